@@ -1,0 +1,1 @@
+from agui_codec._native import EventEncoder, to_json

@@ -1,0 +1,274 @@
+//! The few C-API calls that `PyO3` has no (cheap) safe form for.
+//!
+//! All `unsafe` that touches Python objects is in this file, so that the rest of the crate can
+//! deny it. Everything here takes and returns `PyO3`'s own pointer types.
+//!
+//! **Borrowed references.** [`DictIter`] and [`list_item`] hand out references that the container
+//! owns. They stay valid as long as no Python code runs, since only Python code can change the
+//! container. Whoever calls something that may run Python takes a strong reference first
+//! (`to_owned`). On free-threaded builds the caller holds the container's critical section.
+#![allow(unsafe_code)]
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::{Borrowed, ffi};
+use std::os::raw::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The class of an object, as a number to compare or to look up.
+#[inline]
+pub fn type_key(obj: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: `obj` is a live object, and every object has a type.
+    unsafe { ffi::Py_TYPE(obj.as_ptr()) as usize }
+}
+
+/// [`type_key`] of the instances of `class`.
+#[inline]
+pub fn class_key(class: &Bound<'_, PyType>) -> usize {
+    class.as_ptr() as usize
+}
+
+/// Whether `obj` is exactly an instance of the class with this key, subclasses excluded.
+macro_rules! exact {
+    ($name:ident, $type:ident) => {
+        #[inline]
+        pub fn $name(obj: &Bound<'_, PyAny>) -> bool {
+            // SAFETY: the address of a static type is taken, nothing is read through it.
+            type_key(obj) == unsafe { &raw mut ffi::$type as usize }
+        }
+    };
+}
+exact!(is_exact_str, PyUnicode_Type);
+exact!(is_exact_dict, PyDict_Type);
+exact!(is_exact_list, PyList_Type);
+exact!(is_exact_tuple, PyTuple_Type);
+exact!(is_exact_int, PyLong_Type);
+exact!(is_exact_float, PyFloat_Type);
+exact!(is_exact_bool, PyBool_Type);
+
+/// The version tag of a class: it changes whenever an attribute of the class or of one of its
+/// bases is set. 0 means that the class has none at the moment.
+#[inline]
+pub fn type_version(class: usize) -> u32 {
+    // SAFETY: `class` is the address of a live type object: the caller has it from `type_key` or
+    // `class_key` of something it holds. The field is aligned and only ever written whole.
+    unsafe {
+        let tag = &raw mut (*(class as *mut ffi::PyTypeObject)).tp_version_tag;
+        AtomicU32::from_ptr(tag.cast()).load(Ordering::Relaxed)
+    }
+}
+
+/// The instance dictionary, without the attribute look-up that `BaseModel.__getattr__` makes slow.
+#[inline]
+pub fn instance_dict<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>> {
+    // SAFETY: returns a new reference, or null with an error set (the object has no `__dict__`).
+    let dict = unsafe {
+        Bound::from_owned_ptr_or_opt(
+            obj.py(),
+            ffi::PyObject_GenericGetDict(obj.as_ptr(), std::ptr::null_mut()),
+        )
+    };
+    match dict {
+        Some(dict) if is_exact_dict(&dict) => {
+            // SAFETY: the type was just compared.
+            Some(unsafe { dict.cast_into_unchecked() })
+        }
+        Some(_) => None,
+        None => {
+            drop(PyErr::take(obj.py()));
+            None
+        }
+    }
+}
+
+/// What a slot descriptor (`BaseModel.__dict__["__pydantic_extra__"]`) reads from `obj`.
+/// `None` if the slot is unset.
+#[inline]
+pub fn slot<'py>(descriptor: &Bound<'py, PyAny>, obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: `tp_descr_get` of a live descriptor, called with an object and its type as CPython
+    // does; a member descriptor checks that the object is of its class. New reference or null.
+    let value = unsafe {
+        let get = (*ffi::Py_TYPE(descriptor.as_ptr())).tp_descr_get?;
+        let class = ffi::Py_TYPE(obj.as_ptr()).cast();
+        Bound::from_owned_ptr_or_opt(obj.py(), get(descriptor.as_ptr(), obj.as_ptr(), class))
+    };
+    if value.is_none() {
+        drop(PyErr::take(obj.py()));
+    }
+    value
+}
+
+/// The text of a str.
+pub enum Text<'a> {
+    /// ASCII, which is also its UTF-8.
+    Ascii(&'a [u8]),
+    /// Code points of one byte each, at least one above U+007F.
+    Latin1(&'a [u8]),
+    /// Code points of two bytes each.
+    Ucs2(&'a [u16]),
+    /// Code points of four bytes each.
+    Ucs4(&'a [u32]),
+}
+
+/// The characters of a str, in the form in which CPython stores them.
+#[inline]
+pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
+    let ptr = string.as_ptr();
+    // SAFETY: `ptr` is a str. Since Python 3.12 every str is "ready"; before, `PyUnicode_READY`
+    // is what makes a legacy one so. The data live as long as the str does, which is immutable.
+    unsafe {
+        #[cfg(not(Py_3_12))]
+        ffi::PyUnicode_READY(ptr);
+        let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
+        let data = ffi::PyUnicode_DATA(ptr);
+        match ffi::PyUnicode_KIND(ptr) {
+            ffi::PyUnicode_1BYTE_KIND if ffi::PyUnicode_IS_ASCII(ptr) != 0 => {
+                Text::Ascii(std::slice::from_raw_parts(data.cast(), len))
+            }
+            ffi::PyUnicode_1BYTE_KIND => Text::Latin1(std::slice::from_raw_parts(data.cast(), len)),
+            ffi::PyUnicode_2BYTE_KIND => Text::Ucs2(std::slice::from_raw_parts(data.cast(), len)),
+            _ => Text::Ucs4(std::slice::from_raw_parts(data.cast(), len)),
+        }
+    }
+}
+
+/// A str of bytes that the caller knows to be ASCII: no scan, one copy.
+#[inline]
+pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    debug_assert!(bytes.is_ascii());
+    if bytes.len() < 2 {
+        // The empty str and those of one character are shared objects.
+        return Ok(PyString::from_bytes(py, bytes)?.into_any());
+    }
+    // SAFETY: a new str of `len` one-byte characters, of which every one is written before the
+    // str is seen by anyone else. No character is above the announced maximum of 127.
+    unsafe {
+        let string = ffi::PyUnicode_New(bytes.len().cast_signed(), 127);
+        let string = Bound::from_owned_ptr_or_err(py, string)?;
+        let data = ffi::PyUnicode_DATA(string.as_ptr()).cast();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+        Ok(string)
+    }
+}
+
+/// The value of an int, if 64 bits hold it.
+#[inline]
+pub fn int_as_i64(int: &Bound<'_, PyInt>) -> Option<i64> {
+    let mut overflow: c_int = 0;
+    // SAFETY: `int` is an int, for which this cannot fail other than by overflow.
+    let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(int.as_ptr(), &raw mut overflow) };
+    (overflow == 0).then_some(value)
+}
+
+#[inline]
+pub fn float_value(float: &Bound<'_, PyFloat>) -> f64 {
+    // SAFETY: `float` is a float.
+    unsafe { ffi::PyFloat_AS_DOUBLE(float.as_ptr()) }
+}
+
+/// The items of a dict, in order. See the note on borrowed references at the top of the file.
+pub struct DictIter<'a, 'py> {
+    dict: &'a Bound<'py, PyDict>,
+    position: ffi::Py_ssize_t,
+    len: usize,
+}
+
+impl<'a, 'py> DictIter<'a, 'py> {
+    #[inline]
+    pub fn new(dict: &'a Bound<'py, PyDict>) -> Self {
+        Self { dict, position: 0, len: dict.len() }
+    }
+
+    /// Whether the dict still has as many items as at the start. Python code that ran meanwhile
+    /// may have added or removed some; a walk that goes on then might never end.
+    #[inline]
+    pub fn unchanged(&self) -> bool {
+        self.dict.len() == self.len
+    }
+}
+
+impl<'a, 'py> Iterator for DictIter<'a, 'py> {
+    type Item = (Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut key = std::ptr::null_mut();
+        let mut value = std::ptr::null_mut();
+        // SAFETY: the dict is alive. `PyDict_Next` checks the position against the dict as it is
+        // now, and hands out references that the dict owns.
+        unsafe {
+            let found = ffi::PyDict_Next(
+                self.dict.as_ptr(),
+                &raw mut self.position,
+                &raw mut key,
+                &raw mut value,
+            );
+            if found == 0 {
+                return None;
+            }
+            let py = self.dict.py();
+            Some((Borrowed::from_ptr(py, key), Borrowed::from_ptr(py, value)))
+        }
+    }
+}
+
+/// The item of a list at `index`, if the list still reaches there.
+#[inline]
+pub fn list_item<'a, 'py>(
+    list: &'a Bound<'py, PyList>,
+    index: usize,
+) -> Option<Borrowed<'a, 'py, PyAny>> {
+    if index >= list.len() {
+        return None;
+    }
+    // SAFETY: the index was just checked; a list owns its items.
+    unsafe {
+        let item = ffi::PyList_GET_ITEM(list.as_ptr(), index.cast_signed());
+        Some(Borrowed::from_ptr(list.py(), item))
+    }
+}
+
+/// The item of a tuple at `index`.
+#[inline]
+pub fn tuple_item<'a, 'py>(
+    tuple: &'a Bound<'py, PyTuple>,
+    index: usize,
+) -> Option<Borrowed<'a, 'py, PyAny>> {
+    if index >= tuple.len() {
+        return None;
+    }
+    // SAFETY: the index was just checked; a tuple is immutable and owns its items.
+    unsafe {
+        let item = ffi::PyTuple_GET_ITEM(tuple.as_ptr(), index.cast_signed());
+        Some(Borrowed::from_ptr(tuple.py(), item))
+    }
+}
+
+/// The value under a str key, as a strong reference. An error (a key in the dict that is no str
+/// and whose comparison raises) counts as absence.
+#[inline]
+pub fn dict_get<'py>(
+    dict: &Bound<'py, PyDict>,
+    key: &Bound<'py, PyString>,
+) -> Option<Bound<'py, PyAny>> {
+    let mut value = std::ptr::null_mut();
+    // SAFETY: both are alive; on 1 a new reference is in `value`, on 0 and -1 it is null.
+    unsafe {
+        let found =
+            ffi::compat::PyDict_GetItemRef(dict.as_ptr(), key.as_ptr(), &raw mut value);
+        if found < 0 {
+            drop(PyErr::take(dict.py()));
+        }
+        Bound::from_owned_ptr_or_opt(dict.py(), value)
+    }
+}
+
+/// A callable that binds like a Python function when it is stored on a class: a builtin does
+/// not, and a wrapper in Python would cost a frame on each call.
+pub fn instance_method<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    unsafe extern "C" {
+        fn PyInstanceMethod_New(function: *mut ffi::PyObject) -> *mut ffi::PyObject;
+    }
+    // SAFETY: part of CPython's public API since 3.0; returns a new reference or null.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), PyInstanceMethod_New(function.as_ptr())) }
+}

@@ -1,0 +1,146 @@
+//! The encoder that Python sees.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use crate::capi;
+use crate::json::{Options, Writer, write_event};
+use crate::sse;
+
+/// The content type of Server-Sent Events.
+pub const SSE_MEDIA_TYPE: &str = "text/event-stream";
+
+thread_local! {
+    /// The buffer of the last call on this thread, to be used again. It is taken while in use, so
+    /// a call from within a call (a `default` hook that encodes) gets one of its own.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A larger buffer is given back to the allocator after use.
+const SCRATCH_LIMIT: usize = 1 << 20;
+
+/// Runs `write` on a writer over the thread's buffer, then `finish` on what was written.
+#[inline]
+fn with_writer<T>(
+    write: impl FnOnce(&mut Writer) -> PyResult<()>,
+    finish: impl FnOnce(&Writer) -> PyResult<T>,
+) -> PyResult<T> {
+    let mut bytes = SCRATCH.take();
+    bytes.clear();
+    let mut writer = Writer::new(bytes);
+    let result = write(&mut writer).and_then(|()| finish(&writer));
+    if writer.bytes.capacity() <= SCRATCH_LIMIT {
+        SCRATCH.set(writer.bytes);
+    }
+    result
+}
+
+/// A str of what was written.
+#[inline]
+fn to_str<'py>(py: Python<'py>, writer: &Writer) -> PyResult<Bound<'py, PyAny>> {
+    if writer.ascii {
+        capi::ascii_str(py, &writer.bytes)
+    } else {
+        Ok(PyString::from_bytes(py, &writer.bytes)?.into_any())
+    }
+}
+
+struct Settings {
+    default: Option<Py<PyAny>>,
+    drop_raw_event: bool,
+}
+
+/// The native half of `agui_codec.EventEncoder`.
+#[pyclass(module = "agui_codec._native", subclass, frozen)]
+pub struct EventEncoder {
+    /// Set by `__init__`; without (a subclass that does not call it) the defaults hold.
+    settings: OnceLock<Settings>,
+}
+
+impl EventEncoder {
+    #[inline]
+    fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
+        match self.settings.get() {
+            Some(Settings { default: None, drop_raw_event: false }) | None => Options::default(),
+            Some(settings) => Options {
+                default: settings.default.as_ref().map(|default| default.bind(py).clone()),
+                drop_raw_event: settings.drop_raw_event,
+            },
+        }
+    }
+
+    #[inline]
+    fn frame<'py>(&self, writer: &mut Writer, event: &Bound<'py, PyAny>) -> PyResult<()> {
+        sse::open(&mut writer.bytes);
+        write_event(writer, event, &self.options(event.py()))?;
+        sse::close(&mut writer.bytes);
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl EventEncoder {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { settings: OnceLock::new() }
+    }
+
+    #[pyo3(signature = (accept=None, *, default=None, drop_raw_event=false))]
+    fn __init__(
+        &self,
+        accept: Option<&Bound<'_, PyAny>>,
+        default: Option<Py<PyAny>>,
+        drop_raw_event: bool,
+    ) {
+        let _ = accept;
+        // A second call of `__init__` changes nothing.
+        let _ = self.settings.set(Settings { default, drop_raw_event });
+    }
+
+    fn get_content_type(&self) -> &'static str {
+        SSE_MEDIA_TYPE
+    }
+
+    #[pyo3(signature = (event, /))]
+    fn encode<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.encode_sse(py, event)
+    }
+
+    #[pyo3(signature = (event, /))]
+    fn encode_sse<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        with_writer(|writer| self.frame(writer, event), |writer| to_str(py, writer))
+    }
+
+    #[pyo3(signature = (event, /))]
+    fn encode_binary<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        with_writer(
+            |writer| self.frame(writer, event),
+            |writer| Ok(PyBytes::new(py, &writer.bytes)),
+        )
+    }
+
+    #[pyo3(signature = (events, /))]
+    fn encode_many<'py>(&self, py: Python<'py>, events: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        with_writer(
+            |writer| {
+                for event in events.try_iter()? {
+                    self.frame(writer, &event?)?;
+                }
+                Ok(())
+            },
+            |writer| Ok(PyBytes::new(py, &writer.bytes)),
+        )
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (event, /))]
+pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    with_writer(
+        |writer| write_event(writer, event, &Options::default()),
+        |writer| Ok(PyBytes::new(py, &writer.bytes)),
+    )
+}

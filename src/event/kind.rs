@@ -1,0 +1,78 @@
+//! The event types of AG-UI 1.0, in the order of the protocol's `EventType`.
+
+macro_rules! kinds {
+    ($($kind:ident = $name:literal,)*) => {
+        /// The type of an event (<https://docs.ag-ui.com/concepts/events>).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum EventKind { $($kind),* }
+
+        impl EventKind {
+            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+
+            /// The value of `type` on the wire.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    TextMessageStart = "TEXT_MESSAGE_START",
+    TextMessageContent = "TEXT_MESSAGE_CONTENT",
+    TextMessageEnd = "TEXT_MESSAGE_END",
+    TextMessageChunk = "TEXT_MESSAGE_CHUNK",
+    ToolCallStart = "TOOL_CALL_START",
+    ToolCallArgs = "TOOL_CALL_ARGS",
+    ToolCallEnd = "TOOL_CALL_END",
+    ToolCallChunk = "TOOL_CALL_CHUNK",
+    ToolCallResult = "TOOL_CALL_RESULT",
+    StateSnapshot = "STATE_SNAPSHOT",
+    StateDelta = "STATE_DELTA",
+    MessagesSnapshot = "MESSAGES_SNAPSHOT",
+    ActivitySnapshot = "ACTIVITY_SNAPSHOT",
+    ActivityDelta = "ACTIVITY_DELTA",
+    Raw = "RAW",
+    Custom = "CUSTOM",
+    RunStarted = "RUN_STARTED",
+    RunFinished = "RUN_FINISHED",
+    RunError = "RUN_ERROR",
+    StepStarted = "STEP_STARTED",
+    StepFinished = "STEP_FINISHED",
+    ReasoningStart = "REASONING_START",
+    ReasoningMessageStart = "REASONING_MESSAGE_START",
+    ReasoningMessageContent = "REASONING_MESSAGE_CONTENT",
+    ReasoningMessageEnd = "REASONING_MESSAGE_END",
+    ReasoningMessageChunk = "REASONING_MESSAGE_CHUNK",
+    ReasoningEnd = "REASONING_END",
+    ReasoningEncryptedValue = "REASONING_ENCRYPTED_VALUE",
+    SubagentStarted = "SUBAGENT_STARTED",
+    SubagentFinished = "SUBAGENT_FINISHED",
+    SubagentError = "SUBAGENT_ERROR",
+}
+
+impl EventKind {
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The kind whose `type` this is.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        // Few names share a length, so this compares one or two whole names.
+        Self::ALL.iter().copied().find(|kind| kind.name().as_bytes() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_nothing_else_is() {
+        for &kind in EventKind::ALL {
+            assert_eq!(EventKind::from_name(kind.name().as_bytes()), Some(kind));
+        }
+        for unknown in ["", "TEXT", "text_message_start", "THINKING_START", "RAW "] {
+            assert_eq!(EventKind::from_name(unknown.as_bytes()), None);
+        }
+    }
+}

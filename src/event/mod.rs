@@ -1,0 +1,11 @@
+//! What an event is: its type names, what is known of a model class, and reading either spelling.
+
+mod kind;
+pub mod plan;
+mod registry;
+mod view;
+
+pub use kind::EventKind;
+pub use plan::{Cell, Field, Plan, Shape, Spelling};
+pub use registry::{Registry, registry};
+pub use view::{Entry, Surprise, View};

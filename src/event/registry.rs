@@ -1,0 +1,225 @@
+//! The SDK's classes, each with its plan, and the objects that the crate needs from Python.
+//! Filled once, when the module is imported, and never changed: classes that users define are
+//! not in it, so it keeps none of them alive.
+
+use pyo3::exceptions::PyImportError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+use std::sync::OnceLock;
+
+use super::plan::{self, Cell, Learner, Plan};
+use super::{EventKind, Shape};
+use crate::capi;
+
+static REGISTRY: OnceLock<Registry> = OnceLock::new();
+
+pub struct Registry {
+    classes: Classes,
+    /// The event class of each kind.
+    events: [&'static Cell; EventKind::COUNT],
+    /// What all events have: the plan of events of a type that the SDK does not know.
+    base_event: &'static Cell,
+    kinds: PointerMap<EventKind>,
+    /// The slot that holds a model's extra fields.
+    pub extra: Py<PyAny>,
+    /// The class of enum classes.
+    pub enum_type: usize,
+    /// `pydantic_core.to_json`, for values that only pydantic can write.
+    pub to_json: Py<PyAny>,
+    pub floats_agree: bool,
+    /// The interned key `type`.
+    pub type_key: Py<PyString>,
+}
+
+/// The registry, which importing the module has filled.
+///
+/// # Panics
+/// Before that.
+#[inline]
+pub fn registry() -> &'static Registry {
+    REGISTRY.get().expect("filled when the module is imported")
+}
+
+impl Registry {
+    /// Learns the SDK's classes. Called when the module is imported.
+    pub fn fill(py: Python<'_>) -> PyResult<()> {
+        if REGISTRY.get().is_some() {
+            return Ok(());
+        }
+        let core = py.import("ag_ui.core.events")?;
+        let base = core.getattr("ConfiguredBaseModel")?.cast_into::<PyType>()?;
+        let event_type = core.getattr("EventType")?;
+        let mut classes = Classes::default();
+        let mut kinds = PointerMap::default();
+        let mut learner = Learner::new(&mut classes, &base)?;
+        let base_event = learner.class(&core.getattr("BaseEvent")?.cast_into()?)?;
+        let mut events = [base_event; EventKind::COUNT];
+        // The members of the union are the event classes, whatever they are called.
+        let union = core.getattr("Event")?;
+        let members = py.import("typing")?.call_method1("get_args", (union,))?.get_item(0)?;
+        let members = py.import("typing")?.call_method1("get_args", (members,))?;
+        for class in members.try_iter()? {
+            let cell = learner.class(&class?.cast_into()?)?;
+            let kind = cell.plan.get().and_then(Plan::tag_text).map(str::as_bytes);
+            if let Some(kind) = kind.and_then(EventKind::from_name) {
+                events[kind as usize] = cell;
+            }
+        }
+        for &kind in EventKind::ALL {
+            let name = PyString::intern(py, kind.name());
+            if let Ok(member) = event_type.get_item(&name) {
+                kinds.insert(member, kind);
+            }
+            kinds.insert(name.into_any(), kind);
+        }
+        let descriptor = plan::base_model(py)?
+            .getattr(intern!(py, "__dict__"))?
+            .get_item("__pydantic_extra__")
+            .map_err(|_| PyImportError::new_err("agui_codec: pydantic's BaseModel has no slot `__pydantic_extra__`"))?;
+        let to_json = py.import("pydantic_core")?.getattr("to_json")?;
+        let registry = Self {
+            classes,
+            events,
+            base_event,
+            kinds,
+            extra: descriptor.unbind(),
+            enum_type: py.import("enum")?.getattr("EnumMeta")?.as_ptr() as usize,
+            floats_agree: plan::floats_agree(&to_json)?,
+            to_json: to_json.unbind(),
+            type_key: PyString::intern(py, "type").unbind(),
+        };
+        // Another thread may have been first; then its registry is as good.
+        let _ = REGISTRY.set(registry);
+        Ok(())
+    }
+
+    /// The plan for instances of exactly the class with this key, if it may be used now.
+    #[inline]
+    pub fn plan(&self, key: usize) -> Option<&'static Plan> {
+        self.classes.get(key)?.plan_for(key)
+    }
+
+    /// The plan of the event class of this kind, for reading a wire dict: it is not the class
+    /// that writes it, so the class's guards do not matter.
+    #[inline]
+    pub fn event(&self, kind: Option<EventKind>) -> Option<&'static Plan> {
+        match kind {
+            Some(kind) => self.events[kind as usize].plan.get(),
+            None => self.base_event.plan.get(),
+        }
+    }
+
+    /// The kind that a `type` names: a member of `EventType`, or its value as an exact str.
+    #[inline]
+    pub fn kind(&self, value: &Bound<'_, PyAny>) -> Option<EventKind> {
+        if let Some(kind) = self.kinds.get(value.as_ptr() as usize) {
+            return Some(kind);
+        }
+        if !capi::is_exact_str(value) {
+            return None;
+        }
+        match capi::text(value.cast().ok()?) {
+            capi::Text::Ascii(name) => EventKind::from_name(name),
+            _ => None,
+        }
+    }
+
+    /// The member of a tagged union that a discriminator names.
+    pub fn choice(choices: &[(Box<str>, &'static Cell)], tag: &Bound<'_, PyAny>) -> Option<&'static Cell> {
+        let tag = tag.cast::<PyString>().ok()?;
+        let capi::Text::Ascii(text) = capi::text(tag) else { return None };
+        choices.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, cell)| *cell)
+    }
+
+    /// The learned classes with the names of the fields that only pydantic can treat.
+    pub fn unknown_fields(&self) -> impl Iterator<Item = (&'static Cell, Vec<&'static str>)> {
+        self.classes.cells.iter().map(|&cell| {
+            let fields = cell.plan.get().map_or(&[][..], |plan| &plan.fields);
+            let unknown = fields.iter().filter(|field| matches!(field.shape, Shape::Unknown));
+            (cell, unknown.map(|field| &*field.name_text).collect())
+        })
+    }
+}
+
+/// The learned classes by their key.
+#[derive(Default)]
+pub struct Classes {
+    map: PointerMap<&'static Cell>,
+    cells: Vec<&'static Cell>,
+}
+
+impl Classes {
+    #[inline]
+    pub fn get(&self, key: usize) -> Option<&'static Cell> {
+        self.map.get(key)
+    }
+
+    pub fn insert(&mut self, class: &Bound<'_, PyType>) -> &'static Cell {
+        // Cells live as long as the process, like the classes that they are about.
+        let cell: &'static Cell = Box::leak(Box::new(Cell {
+            key: capi::class_key(class),
+            plan: OnceLock::new(),
+        }));
+        self.map.insert(class.clone().into_any(), cell);
+        self.cells.push(cell);
+        cell
+    }
+}
+
+/// A map from Python objects, by identity. It keeps the objects, so that an address cannot come
+/// to mean another one. Open addressing, at most a quarter full.
+struct PointerMap<T> {
+    slots: Vec<Option<(usize, T)>>,
+    objects: Vec<Py<PyAny>>,
+}
+
+impl<T> Default for PointerMap<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), objects: Vec::new() }
+    }
+}
+
+impl<T: Copy> PointerMap<T> {
+    /// Objects are aligned to 16 bytes; Fibonacci hashing takes what is above.
+    #[inline]
+    fn start(&self, key: usize) -> usize {
+        let hash = (key >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+        (hash >> (usize::BITS / 2)) & (self.slots.len() - 1)
+    }
+
+    #[inline]
+    fn get(&self, key: usize) -> Option<T> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut at = self.start(key);
+        loop {
+            match self.slots[at] {
+                Some((found, value)) if found == key => return Some(value),
+                Some(_) => at = (at + 1) & (self.slots.len() - 1),
+                None => return None,
+            }
+        }
+    }
+
+    fn insert(&mut self, object: Bound<'_, PyAny>, value: T) {
+        if self.objects.len() * 4 >= self.slots.len() {
+            let size = (self.slots.len() * 2).max(64);
+            let old = std::mem::replace(&mut self.slots, vec![None; size]);
+            for (key, value) in old.into_iter().flatten() {
+                self.place(key, value);
+            }
+        }
+        self.place(object.as_ptr() as usize, value);
+        self.objects.push(object.unbind());
+    }
+
+    fn place(&mut self, key: usize, value: T) {
+        let mut at = self.start(key);
+        while self.slots[at].is_some() {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = Some((key, value));
+    }
+}

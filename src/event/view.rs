@@ -1,0 +1,159 @@
+//! Reading: what an event, or an object inside one, has to say, in either spelling.
+
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::PyDict;
+
+use super::plan::{Field, Plan, Spelling};
+use super::registry::registry;
+use crate::capi::{self, DictIter};
+
+/// An object of the protocol: an SDK model or a wire dict, with the plan that describes it.
+pub struct View<'py> {
+    pub plan: &'static Plan,
+    pub spelling: Spelling,
+    fields: Bound<'py, PyDict>,
+    /// A model's extra fields, if there are any.
+    extra: Option<Bound<'py, PyDict>>,
+}
+
+/// One entry of an object. An optional field whose value is None is absent, and so not an entry.
+pub enum Entry<'a, 'py> {
+    Field(usize, &'static Field, Borrowed<'a, 'py, PyAny>),
+    /// An entry that the plan does not describe, under its own key, an exact str.
+    Extra(Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>),
+}
+
+/// Something that this crate does not read as pydantic would: a model with a field missing or too
+/// many, an extra field that clashes with a declared one, a key that is no str.
+#[derive(Debug)]
+pub struct Surprise;
+
+impl<'py> View<'py> {
+    /// A model, which is an instance of exactly the plan's class.
+    #[inline]
+    pub fn of_model(model: &Bound<'py, PyAny>, plan: &'static Plan) -> Result<Self, Surprise> {
+        let fields = capi::instance_dict(model).ok_or(Surprise)?;
+        let extra = capi::slot(registry().extra.bind(model.py()), model).ok_or(Surprise)?;
+        let extra = if extra.is_none() {
+            None
+        } else if capi::is_exact_dict(&extra) {
+            let extra = extra.cast_into::<PyDict>().map_err(|_| Surprise)?;
+            if extra.is_empty() { None } else { Some(extra) }
+        } else {
+            return Err(Surprise);
+        };
+        Ok(Self { plan, spelling: Spelling::Model, fields, extra })
+    }
+
+    /// A wire dict that is to be read as the plan says.
+    #[inline]
+    pub fn of_wire(dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Self {
+        Self { plan, spelling: Spelling::Wire, fields: dict.clone(), extra: None }
+    }
+
+    /// Calls `visit` with every entry, in the object's own order.
+    #[inline]
+    pub fn entries<E: From<Surprise>>(
+        &self,
+        mut visit: impl FnMut(Entry<'_, 'py>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        with_critical_section(&self.fields, || match self.spelling {
+            Spelling::Model => self.model_entries(&mut visit),
+            Spelling::Wire => self.wire_entries(&mut visit),
+        })?;
+        match &self.extra {
+            None => Ok(()),
+            Some(extra) => with_critical_section(extra, || self.extra_entries(extra, &mut visit)),
+        }
+    }
+
+    #[inline]
+    fn model_entries<E: From<Surprise>>(
+        &self,
+        visit: &mut impl FnMut(Entry<'_, 'py>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let plan = self.plan;
+        let mut expected = 0;
+        let mut items = DictIter::new(&self.fields);
+        while let Some((key, value)) = items.next() {
+            let key = key.cast::<pyo3::types::PyString>().map_err(|_| Surprise)?;
+            let at = plan.find(&key, expected, Spelling::Model).ok_or(Surprise)?;
+            expected = at + 1;
+            let field = &plan.fields[at];
+            if !(field.omit_none && value.is_none()) {
+                visit(Entry::Field(at, field, value))?;
+                if !items.unchanged() {
+                    return Err(Surprise.into());
+                }
+            }
+        }
+        if self.fields.len() != plan.fields.len() {
+            return Err(Surprise.into());
+        }
+        Ok(())
+    }
+
+    fn wire_entries<E: From<Surprise>>(
+        &self,
+        visit: &mut impl FnMut(Entry<'_, 'py>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let plan = self.plan;
+        let mut expected = 0;
+        let mut items = DictIter::new(&self.fields);
+        while let Some((key, value)) = items.next() {
+            if !capi::is_exact_str(&key) {
+                return Err(Surprise.into());
+            }
+            let name = key.cast::<pyo3::types::PyString>().map_err(|_| Surprise)?;
+            let found = match plan.find_any(&name, expected) {
+                // The wire's own spelling wins; the other is then an entry like any unknown one.
+                Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => None,
+                found => found,
+            };
+            match found {
+                Some((at, _)) => {
+                    expected = at + 1;
+                    let field = &plan.fields[at];
+                    if field.omit_none && value.is_none() {
+                        continue;
+                    }
+                    visit(Entry::Field(at, field, value))?;
+                }
+                None => visit(Entry::Extra(key, value))?,
+            }
+            if !items.unchanged() {
+                return Err(Surprise.into());
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn extra_entries<E: From<Surprise>>(
+        &self,
+        extra: &Bound<'py, PyDict>,
+        visit: &mut impl FnMut(Entry<'_, 'py>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut items = DictIter::new(extra);
+        while let Some((key, value)) = items.next() {
+            if !capi::is_exact_str(&key) {
+                return Err(Surprise.into());
+            }
+            let name = key.cast::<pyo3::types::PyString>().map_err(|_| Surprise)?;
+            if self.plan.find_any(&name, 0).is_some() {
+                return Err(Surprise.into());
+            }
+            visit(Entry::Extra(key, value))?;
+            if !items.unchanged() {
+                return Err(Surprise.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, key: &Py<pyo3::types::PyString>) -> bool {
+        capi::dict_get(&self.fields, key.bind(self.fields.py())).is_some()
+    }
+}

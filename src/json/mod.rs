@@ -1,0 +1,10 @@
+//! Python values to JSON bytes.
+
+mod document;
+mod escape;
+pub mod number;
+mod official;
+mod writer;
+
+pub use document::{Options, write_event};
+pub use writer::{MAX_DEPTH, Writer};

@@ -1,0 +1,448 @@
+//! The writer: what this crate knows exactly becomes bytes; at the first surprise it stops, and
+//! the caller hands the whole to pydantic.
+
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::collections::HashSet;
+
+use super::{escape, number};
+use crate::capi::{self, DictIter, Text};
+use crate::errors::{Fault, Step};
+use crate::event::{Entry, Field, Plan, Registry, Shape, Surprise, View, registry};
+
+/// How deep objects and arrays may nest, the event itself being the first level. It is where
+/// pydantic's serializer ends (254 levels in every version since 2.11), so that a document that
+/// can be written can be read back.
+pub const MAX_DEPTH: u32 = 254;
+
+/// Why writing stopped.
+#[derive(Debug)]
+pub enum Stop {
+    /// Something that only pydantic knows how to write, or to refuse.
+    Official,
+    Fault(Box<Fault>),
+}
+
+pub type Written = Result<(), Stop>;
+
+impl From<Surprise> for Stop {
+    fn from(Surprise: Surprise) -> Self {
+        Self::Official
+    }
+}
+
+/// JSON in the making.
+pub struct Writer {
+    pub bytes: Vec<u8>,
+    /// Nothing but ASCII has been written. (The reverse need not hold.)
+    pub ascii: bool,
+    pub depth: u32,
+    /// Leave out the `rawEvent` of the event, whose level is the first.
+    pub drop_raw_event: bool,
+    registry: &'static Registry,
+}
+
+impl Writer {
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, ascii: true, depth: 0, drop_raw_event: false, registry: registry() }
+    }
+
+    /// One level deeper, `write`, and back.
+    #[inline]
+    fn nested(&mut self, write: impl FnOnce(&mut Self) -> Written) -> Written {
+        if self.depth == MAX_DEPTH {
+            return Err(Stop::Official);
+        }
+        self.depth += 1;
+        let written = write(self);
+        self.depth -= 1;
+        written
+    }
+
+    /// The first byte of what was written since `start` is the comma of a first entry. Makes it
+    /// the opening bracket, and closes.
+    #[inline]
+    pub fn close(&mut self, start: usize, [open, close]: [u8; 2]) {
+        match self.bytes.get_mut(start) {
+            Some(comma) => *comma = open,
+            None => self.bytes.push(open),
+        }
+        self.bytes.push(close);
+    }
+
+    /// A model that is an instance of exactly the plan's class.
+    pub fn model(&mut self, model: &Bound<'_, PyAny>, plan: &'static Plan) -> Written {
+        let view = View::of_model(model, plan)?;
+        let start = self.bytes.len();
+        self.nested(|writer| {
+            let dropped = writer.dropped(plan);
+            view.entries(|entry| match entry {
+                Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
+                Entry::Field(_, field, value) => writer.field(field, &value),
+                Entry::Extra(key, value) => {
+                    writer.bytes.push(b',');
+                    writer.string(&key)?;
+                    writer.bytes.push(b':');
+                    writer.value(&value)
+                }
+            })
+        })?;
+        self.close(start, *b"{}");
+        Ok(())
+    }
+
+    /// The index of the field that is to be left out of this object.
+    #[inline]
+    pub fn dropped(&self, plan: &Plan) -> Option<usize> {
+        if self.drop_raw_event && self.depth == 1 { plan.raw_event } else { None }
+    }
+
+    /// A declared field of a model, with its key. The value is not None where that means absence.
+    #[inline]
+    fn field(&mut self, field: &'static Field, value: &Bound<'_, PyAny>) -> Written {
+        if let Some(constant) = &field.constant {
+            if !is_constant(field, value) {
+                return Err(Stop::Official);
+            }
+            self.bytes.extend_from_slice(constant);
+            return Ok(());
+        }
+        self.bytes.extend_from_slice(&field.prefix);
+        let start = self.bytes.len();
+        self.shape(&field.shape, value)?;
+        if field.omit_none && &self.bytes[start..] == b"null" && !capi::is_exact_float(value) {
+            // An Enum with the value None, say: pydantic takes the None for absence.
+            return Err(Stop::Official);
+        }
+        Ok(())
+    }
+
+    /// A value where a shape is declared: exactly that, or pydantic decides.
+    fn shape(&mut self, shape: &'static Shape, value: &Bound<'_, PyAny>) -> Written {
+        let fits = match shape {
+            Shape::Str | Shape::JsonPointer => {
+                if capi::is_exact_str(value) {
+                    return self.string(value);
+                }
+                false
+            }
+            Shape::Any => return self.value(value),
+            Shape::Nullable(inner) => {
+                if value.is_none() {
+                    self.bytes.extend_from_slice(b"null");
+                    return Ok(());
+                }
+                return self.shape(inner, value);
+            }
+            Shape::Int(_) => capi::is_exact_int(value),
+            Shape::Bool => capi::is_exact_bool(value),
+            Shape::Map => capi::is_exact_dict(value) && has_str_keys(value),
+            Shape::Literal(choices) => {
+                capi::is_exact_str(value) && choices.iter().any(|(text, _)| same_text(value, text))
+            }
+            Shape::Model(cell) => match cell.plan_for(capi::type_key(value)) {
+                Some(plan) => return self.model(value, plan),
+                None => false,
+            },
+            Shape::Tagged { choices, .. } => {
+                let key = capi::type_key(value);
+                match choices.iter().find_map(|(_, cell)| cell.plan_for(key)) {
+                    Some(plan) => return self.model(value, plan),
+                    None => false,
+                }
+            }
+            Shape::List { item, .. } => match value.cast_exact::<PyList>() {
+                Ok(list) => return self.list(list, |writer, value| writer.shape(item, value)),
+                Err(_) => false,
+            },
+            Shape::StrOrList(list) => {
+                let is_str = capi::is_exact_str(value);
+                return if is_str { self.string(value) } else { self.shape(list, value) };
+            }
+            Shape::Unknown => false,
+        };
+        if fits { self.value(value) } else { Err(Stop::Official) }
+    }
+
+    /// A value with no declared shape, by what it is.
+    pub fn value(&mut self, value: &Bound<'_, PyAny>) -> Written {
+        if capi::is_exact_str(value) {
+            self.string(value)
+        } else if value.is_none() {
+            self.bytes.extend_from_slice(b"null");
+            Ok(())
+        } else if let Ok(int) = value.cast_exact::<PyInt>() {
+            self.int(int)
+        } else if capi::is_exact_bool(value) {
+            self.bytes.extend_from_slice(bool_text(value));
+            Ok(())
+        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+            self.float(float)
+        } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+            self.dict(dict)
+        } else if let Ok(list) = value.cast_exact::<PyList>() {
+            self.list(list, Self::value)
+        } else {
+            self.rarer_value(value)
+        }
+    }
+
+    fn rarer_value(&mut self, value: &Bound<'_, PyAny>) -> Written {
+        if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+            return self.tuple(tuple);
+        }
+        if let Some(plan) = self.registry.plan(capi::type_key(value)) {
+            return self.model(&value.clone(), plan);
+        }
+        match enum_value(value, self.registry) {
+            Some(inner) => self.value(&inner),
+            None => Err(Stop::Official),
+        }
+    }
+
+    /// A str, with its quotes.
+    #[inline]
+    pub fn string(&mut self, string: &Bound<'_, PyAny>) -> Written {
+        let string = string.cast::<PyString>().map_err(|_| Stop::Official)?;
+        self.bytes.push(b'"');
+        let written = match capi::text(string) {
+            Text::Ascii(text) => {
+                escape::push_utf8(&mut self.bytes, text);
+                Ok(())
+            }
+            wide => {
+                self.ascii = false;
+                match wide {
+                    Text::Latin1(text) => escape::push_code_points(&mut self.bytes, text),
+                    Text::Ucs2(text) => escape::push_code_points(&mut self.bytes, text),
+                    Text::Ucs4(text) => escape::push_code_points(&mut self.bytes, text),
+                    Text::Ascii(_) => Ok(()),
+                }
+            }
+        };
+        // Half a surrogate pair: pydantic says what is wrong.
+        written.map_err(|escape::LoneSurrogate| Stop::Official)?;
+        self.bytes.push(b'"');
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, int: &Bound<'_, PyInt>) -> Written {
+        match capi::int_as_i64(int) {
+            Some(value) => number::push_i64(&mut self.bytes, value),
+            None => {
+                // Python limits how many digits it prints; past that, pydantic decides.
+                let digits = int.str().map_err(|_| Stop::Official)?;
+                self.push_ascii(&digits)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn float(&mut self, float: &Bound<'_, PyFloat>) -> Written {
+        if !self.registry.floats_agree {
+            return Err(Stop::Official);
+        }
+        number::push_f64(&mut self.bytes, capi::float_value(float));
+        Ok(())
+    }
+
+    fn push_ascii(&mut self, string: &Bound<'_, PyString>) -> Written {
+        match capi::text(string) {
+            Text::Ascii(text) => {
+                self.bytes.extend_from_slice(text);
+                Ok(())
+            }
+            _ => Err(Stop::Official),
+        }
+    }
+
+    #[inline]
+    pub fn list(
+        &mut self,
+        list: &Bound<'_, PyList>,
+        mut write: impl FnMut(&mut Self, &Bound<'_, PyAny>) -> Written,
+    ) -> Written {
+        // The list may lose its other owners while Python code runs, and so does an item.
+        let list = list.clone();
+        let start = self.bytes.len();
+        self.nested(|writer| {
+            with_critical_section(&list, || {
+                let len = list.len();
+                let mut at = 0;
+                while let Some(item) = capi::list_item(&list, at) {
+                    writer.bytes.push(b',');
+                    write(writer, &item.to_owned()).map_err(|stop| stop.inside(Step::Index(at)))?;
+                    at += 1;
+                    if list.len() != len {
+                        return Err(Stop::Official);
+                    }
+                }
+                Ok(())
+            })
+        })?;
+        self.close(start, *b"[]");
+        Ok(())
+    }
+
+    fn tuple(&mut self, tuple: &Bound<'_, PyTuple>) -> Written {
+        let start = self.bytes.len();
+        self.nested(|writer| {
+            let mut at = 0;
+            while let Some(item) = capi::tuple_item(tuple, at) {
+                writer.bytes.push(b',');
+                writer.value(&item.to_owned())?;
+                at += 1;
+            }
+            Ok(())
+        })?;
+        self.close(start, *b"[]");
+        Ok(())
+    }
+
+    /// A dict of payload, whose keys are the user's and stay as they are.
+    fn dict(&mut self, dict: &Bound<'_, PyDict>) -> Written {
+        let dict = dict.clone();
+        let start = self.bytes.len();
+        let only_str_keys = self.nested_dict(&dict)?;
+        if !only_str_keys {
+            self.bytes.truncate(start);
+            self.dict_with_other_keys(&dict)?;
+        }
+        self.close(start, *b"{}");
+        Ok(())
+    }
+
+    /// The entries, up to the first key that is no str; then the answer is false.
+    #[inline]
+    fn nested_dict(&mut self, dict: &Bound<'_, PyDict>) -> Result<bool, Stop> {
+        let mut only_str_keys = true;
+        self.nested(|writer| {
+            with_critical_section(dict, || {
+                let mut items = DictIter::new(dict);
+                while let Some((key, value)) = items.next() {
+                    if !capi::is_exact_str(&key) {
+                        only_str_keys = false;
+                        return Ok(());
+                    }
+                    writer.bytes.push(b',');
+                    writer.string(&key)?;
+                    writer.bytes.push(b':');
+                    writer.value(&value.to_owned())?;
+                    if !items.unchanged() {
+                        return Err(Stop::Official);
+                    }
+                }
+                Ok(())
+            })
+        })?;
+        Ok(only_str_keys)
+    }
+
+    /// A dict with keys that become str: two of them may become the same one, and then there is
+    /// only one entry, as pydantic makes it.
+    #[cold]
+    fn dict_with_other_keys(&mut self, dict: &Bound<'_, PyDict>) -> Written {
+        let mut seen = HashSet::new();
+        self.nested(|writer| {
+            for (key, value) in dict.iter() {
+                writer.bytes.push(b',');
+                let start = writer.bytes.len();
+                writer.key(&key)?;
+                if !seen.insert(writer.bytes[start..].to_vec()) {
+                    return Err(Stop::Official);
+                }
+                writer.bytes.push(b':');
+                writer.value(&value)?;
+                if seen.len() > dict.len() {
+                    return Err(Stop::Official);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A key that may be no str: pydantic's text for it.
+    fn key(&mut self, key: &Bound<'_, PyAny>) -> Written {
+        if capi::is_exact_str(key) {
+            return self.string(key);
+        }
+        self.bytes.push(b'"');
+        if key.is_none() {
+            self.bytes.extend_from_slice(b"None");
+        } else if capi::is_exact_bool(key) {
+            self.bytes.extend_from_slice(bool_text(key));
+        } else if let Ok(int) = key.cast_exact::<PyInt>() {
+            self.int(int)?;
+        } else if let Ok(float) = key.cast_exact::<PyFloat>()
+            && capi::float_value(float).is_finite()
+        {
+            self.push_ascii(&key.str().map_err(|_| Stop::Official)?)?;
+        } else if let Some(inner) = enum_value(key, self.registry) {
+            self.bytes.pop();
+            return self.key(&inner);
+        } else {
+            return Err(Stop::Official);
+        }
+        self.bytes.push(b'"');
+        Ok(())
+    }
+}
+
+impl Stop {
+    /// Says of a fault that it is below this step.
+    pub fn inside(mut self, step: Step) -> Self {
+        if let Self::Fault(fault) = &mut self {
+            fault.steps.push(step);
+        }
+        self
+    }
+}
+
+/// Whether the value is the one that the field can have: the member of the enum itself, or, for a
+/// plain literal, an exact str with its text.
+#[inline]
+pub fn is_constant(field: &Field, value: &Bound<'_, PyAny>) -> bool {
+    match &field.shape {
+        Shape::Literal(choices) => choices
+            .first()
+            .is_some_and(|(text, object)| value.is(object) || is_same_str(value, text, object)),
+        _ => false,
+    }
+}
+
+#[cold]
+fn is_same_str(value: &Bound<'_, PyAny>, text: &str, object: &Py<PyAny>) -> bool {
+    let literal = object.bind(value.py());
+    capi::is_exact_str(literal) && capi::is_exact_str(value) && same_text(value, text)
+}
+
+fn same_text(value: &Bound<'_, PyAny>, text: &str) -> bool {
+    let Ok(value) = value.cast::<PyString>() else { return false };
+    matches!(capi::text(value), Text::Ascii(value) if value == text.as_bytes())
+}
+
+fn has_str_keys(value: &Bound<'_, PyAny>) -> bool {
+    let Ok(dict) = value.cast::<PyDict>() else { return false };
+    with_critical_section(dict, || DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key)))
+}
+
+fn bool_text(value: &Bound<'_, PyAny>) -> &'static [u8] {
+    if value.is_truthy().unwrap_or(false) { b"true" } else { b"false" }
+}
+
+/// The value of a member of an enum. It may run Python code: `value` is a property.
+fn enum_value<'py>(value: &Bound<'py, PyAny>, registry: &Registry) -> Option<Bound<'py, PyAny>> {
+    let class = value.get_type();
+    if capi::type_key(&class) != registry.enum_type {
+        return None;
+    }
+    // Held, since the code that runs may drop the last other reference to it.
+    let value = value.clone();
+    match value.getattr(pyo3::intern!(value.py(), "value")) {
+        Ok(inner) => Some(inner),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,32 @@
+//! The native half of `agui_codec`: what Python can see of it.
+
+mod capi;
+mod encoder;
+mod errors;
+mod event;
+mod json;
+mod sse;
+
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::encoder::{EventEncoder, to_json};
+    #[pymodule_export]
+    const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
+    #[pymodule_export]
+    const SSE_MEDIA_TYPE: &str = super::encoder::SSE_MEDIA_TYPE;
+    /// The version of the crate, and so of the package.
+    #[pymodule_export]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+    /// Built without optimisation.
+    #[pymodule_export]
+    const DEBUG_BUILD: bool = cfg!(debug_assertions);
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::event::Registry::fill(module.py())?;
+        super::errors::add_to(module)
+    }
+}

@@ -1,0 +1,5 @@
+//! Server-Sent Events: one event out.
+
+mod frame;
+
+pub use frame::{close, open};
