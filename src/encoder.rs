@@ -1,12 +1,14 @@
 //! The encoder that Python sees.
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::capi;
-use crate::json::{Options, Writer, write_event};
+use crate::event::base_model;
+use crate::json::{Options, Writer, write_event, write_model};
 use crate::sse;
 
 /// The content type of Server-Sent Events.
@@ -71,13 +73,19 @@ impl EventEncoder {
         }
     }
 
-    #[inline]
-    fn frame<'py>(&self, writer: &mut Writer, event: &Bound<'py, PyAny>) -> PyResult<()> {
-        sse::open(&mut writer.bytes);
-        write_event(writer, event, &self.options(event.py()))?;
-        sse::close(&mut writer.bytes);
-        Ok(())
-    }
+}
+
+/// Appends one event as one frame.
+#[inline]
+fn frame<'py>(
+    writer: &mut Writer,
+    event: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+) -> PyResult<()> {
+    sse::open(&mut writer.bytes);
+    write_event(writer, event, options)?;
+    sse::close(&mut writer.bytes);
+    Ok(())
 }
 
 #[pymethods]
@@ -111,13 +119,13 @@ impl EventEncoder {
 
     #[pyo3(signature = (event, /))]
     fn encode_sse<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        with_writer(|writer| self.frame(writer, event), |writer| to_str(py, writer))
+        with_writer(|writer| frame(writer, event, &self.options(py)), |writer| to_str(py, writer))
     }
 
     #[pyo3(signature = (event, /))]
     fn encode_binary<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         with_writer(
-            |writer| self.frame(writer, event),
+            |writer| frame(writer, event, &self.options(py)),
             |writer| Ok(PyBytes::new(py, &writer.bytes)),
         )
     }
@@ -126,8 +134,9 @@ impl EventEncoder {
     fn encode_many<'py>(&self, py: Python<'py>, events: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         with_writer(
             |writer| {
+                let options = self.options(py);
                 for event in events.try_iter()? {
-                    self.frame(writer, &event?)?;
+                    frame(writer, &event?, &options)?;
                 }
                 Ok(())
             },
@@ -143,4 +152,56 @@ pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Boun
         |writer| write_event(writer, event, &Options::default()),
         |writer| Ok(PyBytes::new(py, &writer.bytes)),
     )
+}
+
+/// `encode` of the official class, once `install()` has put it there. The instance holds the
+/// encoder that does the work, unless it was made before: then the defaults hold.
+#[pyfunction]
+#[pyo3(signature = (encoder, event, /))]
+pub fn official_encode<'py>(
+    py: Python<'py>,
+    encoder: &Bound<'py, PyAny>,
+    event: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let ours = capi::instance_dict(encoder)
+        .and_then(|attributes| capi::dict_get(&attributes, intern!(py, "_agui_codec")));
+    if let Some(ours) = ours {
+        return ours.cast::<EventEncoder>()?.get().encode(py, event);
+    }
+    with_writer(|writer| frame(writer, event, &Options::default()), |writer| to_str(py, writer))
+}
+
+/// `BaseModel.model_dump_json` of the SDK's events. With exactly `by_alias=True` it is ours.
+#[pyfunction]
+#[pyo3(signature = (event, /, *args, **kwargs))]
+pub fn model_dump_json<'py>(
+    event: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = event.py();
+    if let Some(kwargs) = kwargs
+        && args.is_empty()
+        && kwargs.len() == 1
+        && let Some(by_alias) = kwargs.get_item(intern!(py, "by_alias"))?
+        && by_alias.is(PyBool::new(py, true))
+    {
+        let mut text = None;
+        with_writer(
+            |writer| {
+                if write_model(writer, event) {
+                    text = Some(to_str(py, writer)?);
+                }
+                Ok(())
+            },
+            |_| Ok(()),
+        )?;
+        if let Some(text) = text {
+            return Ok(text);
+        }
+    }
+    let official = base_model(py)?.getattr(intern!(py, "model_dump_json"))?;
+    let mut all = vec![event.clone()];
+    all.extend(args.iter());
+    official.call(PyTuple::new(py, all)?, kwargs)
 }

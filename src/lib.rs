@@ -10,6 +10,9 @@ mod sse;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
+    use pyo3::types::PyString;
+
+    use super::encoder::{model_dump_json, official_encode};
 
     #[pymodule_export]
     use super::encoder::{EventEncoder, to_json};
@@ -27,6 +30,11 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::event::Registry::fill(module.py())?;
-        super::errors::add_to(module)
+        super::errors::add_to(module)?;
+        // These two are put on classes by `install()`.
+        for function in [wrap_pyfunction!(official_encode, module)?, wrap_pyfunction!(model_dump_json, module)?] {
+            module.add(function.getattr("__name__")?.cast_into::<PyString>()?, super::capi::instance_method(&function)?)?;
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,6 @@ mod registry;
 mod view;
 
 pub use kind::EventKind;
-pub use plan::{Cell, Field, Plan, Shape, Spelling};
+pub use plan::{Cell, Field, Plan, Shape, Spelling, base_model};
 pub use registry::{Registry, registry};
 pub use view::{Entry, Surprise, View};

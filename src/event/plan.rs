@@ -180,7 +180,11 @@ fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = class.py();
     let name = intern!(py, "model_dump_json");
     let own = class.getattr(name)?;
-    Ok(own.is(&base_model(py)?.getattr(name)?) || own.hasattr("__agui_codec__")?)
+    if own.is(&base_model(py)?.getattr(name)?) {
+        return Ok(true);
+    }
+    let module = own.getattr(intern!(py, "__module__"))?;
+    Ok(module.eq(intern!(py, "agui_codec._native"))?)
 }
 
 pub fn base_model(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {

@@ -25,14 +25,8 @@ pub fn write_event<'py>(
     options: &Options<'py>,
 ) -> PyResult<()> {
     writer.drop_raw_event = options.drop_raw_event;
-    if let Some(plan) = registry().plan(capi::type_key(event)) {
-        let start = writer.bytes.len();
-        if writer.model(event, plan).is_ok() {
-            return Ok(());
-        }
-        writer.bytes.truncate(start);
-        writer.depth = 0;
-        return write_official(writer, event, options);
+    if write_model(writer, event) {
+        return Ok(());
     }
     if let Ok(dict) = event.cast::<PyDict>() {
         return write_wire(writer, dict, options).map_err(|fault| fault.into_encode_error(event.py()));
@@ -45,6 +39,19 @@ pub fn write_event<'py>(
         official::type_name(event)
     );
     Err(Fault::new(reason).into_encode_error(event.py()))
+}
+
+/// Appends a model, if it holds only what this crate knows how to write; else nothing.
+#[inline]
+pub fn write_model(writer: &mut Writer, event: &Bound<'_, PyAny>) -> bool {
+    let Some(plan) = registry().plan(capi::type_key(event)) else { return false };
+    let start = writer.bytes.len();
+    let written = writer.model(event, plan).is_ok();
+    if !written {
+        writer.bytes.truncate(start);
+        writer.depth = 0;
+    }
+    written
 }
 
 #[cold]

@@ -6,5 +6,5 @@ pub mod number;
 mod official;
 mod writer;
 
-pub use document::{Options, write_event};
+pub use document::{Options, write_event, write_model};
 pub use writer::{MAX_DEPTH, Writer};

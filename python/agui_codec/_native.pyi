@@ -1,0 +1,36 @@
+"""The native half of agui_codec. Import the names from ``agui_codec`` itself."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ag_ui.core.events import BaseEvent
+from typing_extensions import Self
+
+DEBUG_BUILD: Final[bool]
+MAX_DEPTH: Final[int]
+SSE_MEDIA_TYPE: Final[str]
+__version__: Final[str]
+
+class AGUIError(ValueError): ...
+
+class EncodeError(AGUIError):
+    path: str
+
+class EventEncoder:
+    def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
+    def __init__(
+        self,
+        accept: str | None = None,
+        *,
+        default: Callable[[Any], Any] | None = None,
+        drop_raw_event: bool = False,
+    ) -> None: ...
+    def encode(self, event: BaseEvent | dict[str, Any], /) -> str: ...
+    def encode_binary(self, event: BaseEvent | dict[str, Any], /) -> bytes: ...
+    def encode_many(self, events: Iterable[BaseEvent | dict[str, Any]], /) -> bytes: ...
+    def encode_sse(self, event: BaseEvent | dict[str, Any], /) -> str: ...
+    def get_content_type(self) -> str: ...
+
+def model_dump_json(event: BaseEvent, /, *args: Any, **kwargs: Any) -> str: ...
+def official_encode(encoder: object, event: BaseEvent | dict[str, Any], /) -> str: ...
+def to_json(event: BaseEvent | dict[str, Any], /) -> bytes: ...
