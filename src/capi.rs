@@ -263,6 +263,40 @@ pub fn dict_get<'py>(
     }
 }
 
+/// A new instance of a class of models, without a call of Python code. `extra` and the two other
+/// slots are those of `BaseModel`, as [`slot`] reads them.
+pub fn new_model<'py>(
+    class: &Bound<'py, PyType>,
+    fields: &Bound<'py, PyDict>,
+    slots: [(&Bound<'py, PyAny>, &Bound<'py, PyAny>); 3],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let arguments = PyTuple::empty(py);
+    // SAFETY: `tp_new` of a live class, with an empty tuple for arguments, as a call of the class
+    // does; then the setters of `__dict__` and of the slots, as assigning to them does. The
+    // descriptors check that the object is of their class.
+    unsafe {
+        let type_object = class.as_type_ptr();
+        let Some(new) = (*type_object).tp_new else {
+            return Err(pyo3::exceptions::PyTypeError::new_err("the class has no instances"));
+        };
+        let model = new(type_object, arguments.as_ptr(), std::ptr::null_mut());
+        let model = Bound::from_owned_ptr_or_err(py, model)?;
+        let set = ffi::PyObject_GenericSetDict(model.as_ptr(), fields.as_ptr(), std::ptr::null_mut());
+        if set != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        for (descriptor, value) in slots {
+            let set = (*ffi::Py_TYPE(descriptor.as_ptr())).tp_descr_set;
+            let done = set.map(|set| set(descriptor.as_ptr(), model.as_ptr(), value.as_ptr()));
+            if done != Some(0) {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        Ok(model)
+    }
+}
+
 /// A callable that binds like a Python function when it is stored on a class: a builtin does
 /// not, and a wrapper in Python would cost a frame on each call.
 pub fn instance_method<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -17,6 +17,8 @@ mod _native {
     #[pymodule_export]
     use super::encoder::{EventEncoder, to_json};
     #[pymodule_export]
+    use super::event::build::make_event;
+    #[pymodule_export]
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]
     const SSE_MEDIA_TYPE: &str = super::encoder::SSE_MEDIA_TYPE;
@@ -26,6 +28,12 @@ mod _native {
     /// Built without optimisation.
     #[pymodule_export]
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
+
+    /// What of the SDK's classes was not recognised and is left to pydantic.
+    #[pyfunction]
+    fn unlearned(py: Python<'_>) -> PyResult<Vec<String>> {
+        super::event::registry().unlearned(py)
+    }
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

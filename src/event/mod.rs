@@ -1,11 +1,13 @@
-//! What an event is: its type names, what is known of a model class, and reading either spelling.
+//! What an event is: its type names, what is known of a model class, and reading and making either
+//! spelling.
 
+pub mod build;
 mod kind;
 pub mod plan;
 mod registry;
 mod view;
 
 pub use kind::EventKind;
-pub use plan::{Cell, Field, Plan, Shape, Spelling, base_model};
+pub use plan::{Bounds, Cell, Field, Plan, Shape, Spelling, base_model};
 pub use registry::{Registry, registry};
 pub use view::{Entry, Surprise, View};

@@ -24,7 +24,11 @@ pub struct Plan {
     pub tag: Option<usize>,
     /// Where `rawEvent` stands, if the class has it.
     pub raw_event: Option<usize>,
+    /// The instance dictionary of an instance for which nothing was given, in class order. (A
+    /// required field has None there until it is given.)
+    pub defaults: Py<PyDict>,
     serializer: Py<PyAny>,
+    validator: Py<PyAny>,
     /// The version of the class for which the guards are known to hold; see [`Plan::is_current`].
     version: AtomicU32,
 }
@@ -40,6 +44,8 @@ pub struct Field {
     pub prefix: Box<[u8]>,
     /// `,"type":"TEXT_MESSAGE_CONTENT"`, for a field with one possible value.
     pub constant: Option<Box<[u8]>>,
+    /// What an instance has if the field is not given. A field without is required.
+    pub default: Option<Py<PyAny>>,
     /// Optional, with None for a default: None is left out of what is written.
     pub omit_none: bool,
     pub shape: Shape,
@@ -107,7 +113,10 @@ impl Plan {
             let class = self.class.bind(py);
             let holds = || -> PyResult<bool> {
                 let serializer = class.getattr(intern!(py, "__pydantic_serializer__"))?;
-                Ok(serializer.is(&self.serializer) && dumps_as_pydantic_does(class)?)
+                let validator = class.getattr(intern!(py, "__pydantic_validator__"))?;
+                Ok(serializer.is(&self.serializer)
+                    && validator.is(&self.validator)
+                    && dumps_as_pydantic_does(class)?)
             };
             // The look-ups above have given the class a version again.
             let version = capi::type_version(self.key);
@@ -298,7 +307,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             &config,
             &[
                 "title", "extra_fields_behavior", "validate_by_alias", "validate_by_name",
-                "populate_by_name",
+                "populate_by_name", "serialize_by_alias",
             ],
         )?;
         if get_str(&config, "extra_fields_behavior")? != "allow" {
@@ -330,7 +339,12 @@ impl<'a, 'py> Learner<'a, 'py> {
             matches!(&*field.name_text, "type" | "role" | "op") && field.constant.is_some()
         });
         let raw_event = fields.iter().position(|field| &*field.name_text == "raw_event");
+        let defaults = PyDict::new(self.py);
+        for field in &fields {
+            defaults.set_item(&field.name, &field.default)?;
+        }
         let serializer = class.getattr(intern!(self.py, "__pydantic_serializer__"))?;
+        let validator = class.getattr(intern!(self.py, "__pydantic_validator__"))?;
         let key = capi::class_key(class);
         Ok(Plan {
             class: class.clone().unbind(),
@@ -338,7 +352,9 @@ impl<'a, 'py> Learner<'a, 'py> {
             fields,
             tag,
             raw_event,
+            defaults: defaults.unbind(),
             serializer: serializer.unbind(),
+            validator: validator.unbind(),
             version: AtomicU32::new(capi::type_version(key)),
         })
     }
@@ -352,13 +368,22 @@ impl<'a, 'py> Learner<'a, 'py> {
             Some(alias) => alias.extract()?,
             None => name.clone(),
         };
+        if get_str(schema, "validation_alias").unwrap_or_else(|_| name.clone()) != alias {
+            return Err(unknown("validation_alias"));
+        }
         let mut inner = get(schema, "schema")?.cast_into::<PyDict>()?;
-        let mut omit_none = false;
+        let mut default = None;
         if get_str(&inner, "type")? == "default" {
             only_keys(&inner, &["type", "schema", "default"])?;
-            omit_none = get(&inner, "default")?.is_none();
+            let value = get(&inner, "default")?;
+            // Anything else might have to be copied for each instance.
+            if !value.is_none() && !value.is_instance_of::<PyString>() {
+                return Err(unknown("default"));
+            }
+            default = Some(value);
             inner = get(&inner, "schema")?.cast_into::<PyDict>()?;
         }
+        let omit_none = default.as_ref().is_some_and(|value| value.is_none());
         let shape = self.shape(inner)?;
         let prefix = format!(",\"{alias}\":").into_bytes();
         let constant = match &shape {
@@ -375,6 +400,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             alias_text: alias.into(),
             prefix: prefix.into(),
             constant: constant.map(Into::into),
+            default: default.map(Bound::unbind),
             omit_none,
             shape,
         })
@@ -454,7 +480,14 @@ impl<'a, 'py> Learner<'a, 'py> {
                 }
             }
             "tagged-union" => {
-                only_keys(schema, &["type", "choices", "discriminator", "metadata"])?;
+                // By attributes are read objects that are neither models nor dicts.
+                only_keys(
+                    schema,
+                    &["type", "choices", "discriminator", "metadata", "strict", "from_attributes"],
+                )?;
+                if truthy(schema, "strict")? {
+                    return Err(unknown("strict"));
+                }
                 let mut choices = Vec::new();
                 for (tag, choice) in inner("choices")? {
                     let choice = self.resolve(choice.cast_into::<PyDict>()?)?;

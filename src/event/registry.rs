@@ -21,8 +21,11 @@ pub struct Registry {
     /// What all events have: the plan of events of a type that the SDK does not know.
     base_event: &'static Cell,
     kinds: PointerMap<EventKind>,
-    /// The slot that holds a model's extra fields.
+    /// The slots of a model: its extra fields, the names of the fields that were given, and its
+    /// private attributes.
     pub extra: Py<PyAny>,
+    pub fields_set: Py<PyAny>,
+    pub private: Py<PyAny>,
     /// The class of enum classes.
     pub enum_type: usize,
     /// `pydantic_core.to_json`, for values that only pydantic can write.
@@ -73,17 +76,22 @@ impl Registry {
             }
             kinds.insert(name.into_any(), kind);
         }
-        let descriptor = plan::base_model(py)?
-            .getattr(intern!(py, "__dict__"))?
-            .get_item("__pydantic_extra__")
-            .map_err(|_| PyImportError::new_err("agui_codec: pydantic's BaseModel has no slot `__pydantic_extra__`"))?;
+        let slot = |name: &str| -> PyResult<Py<PyAny>> {
+            let slots = plan::base_model(py)?.getattr(intern!(py, "__dict__"))?;
+            let found = slots.get_item(name).map_err(|_| {
+                PyImportError::new_err(format!("agui_codec: pydantic's BaseModel has no slot {name}"))
+            })?;
+            Ok(found.unbind())
+        };
         let to_json = py.import("pydantic_core")?.getattr("to_json")?;
         let registry = Self {
             classes,
             events,
             base_event,
             kinds,
-            extra: descriptor.unbind(),
+            extra: slot("__pydantic_extra__")?,
+            fields_set: slot("__pydantic_fields_set__")?,
+            private: slot("__pydantic_private__")?,
             enum_type: py.import("enum")?.getattr("EnumMeta")?.as_ptr() as usize,
             floats_agree: plan::floats_agree(&to_json)?,
             to_json: to_json.unbind(),
@@ -132,13 +140,23 @@ impl Registry {
         choices.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, cell)| *cell)
     }
 
-    /// The learned classes with the names of the fields that only pydantic can treat.
-    pub fn unknown_fields(&self) -> impl Iterator<Item = (&'static Cell, Vec<&'static str>)> {
-        self.classes.cells.iter().map(|&cell| {
-            let fields = cell.plan.get().map_or(&[][..], |plan| &plan.fields);
-            let unknown = fields.iter().filter(|field| matches!(field.shape, Shape::Unknown));
-            (cell, unknown.map(|field| &*field.name_text).collect())
-        })
+    /// What was not learned, as `Class` or `Class.field`: pydantic treats it, slowly. Nothing, with
+    /// the SDK and the pydantic that this crate was tested with.
+    pub fn unlearned(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let mut unlearned = Vec::new();
+        for (cell, class) in self.classes.cells.iter().zip(&self.classes.map.objects) {
+            let class = class.bind(py).getattr(intern!(py, "__name__"))?.extract::<String>()?;
+            match cell.plan.get() {
+                None => unlearned.push(class),
+                Some(plan) => unlearned.extend(
+                    plan.fields
+                        .iter()
+                        .filter(|field| matches!(field.shape, Shape::Unknown))
+                        .map(|field| format!("{class}.{}", field.name_text)),
+                ),
+            }
+        }
+        Ok(unlearned)
     }
 }
 

@@ -3,8 +3,9 @@
 use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
+use super::EventKind;
 use super::plan::{Field, Plan, Spelling};
 use super::registry::registry;
 use crate::capi::{self, DictIter};
@@ -53,6 +54,19 @@ impl<'py> View<'py> {
         Self { plan, spelling: Spelling::Wire, fields: dict.clone(), extra: None }
     }
 
+    /// An event in either spelling: a model of exactly an SDK class, or a wire dict. A wire dict of
+    /// an unknown type is described by what all events have, and has no kind.
+    pub fn of_event(event: &Bound<'py, PyAny>) -> Option<(Self, Option<EventKind>)> {
+        let registry = registry();
+        if let Some(plan) = registry.plan(capi::type_key(event)) {
+            let kind = EventKind::from_name(plan.tag_text()?.as_bytes());
+            return Some((Self::of_model(event, plan).ok()?, kind));
+        }
+        let dict = event.cast::<PyDict>().ok()?;
+        let kind = registry.kind(&capi::dict_get(dict, registry.type_key.bind(event.py()))?);
+        Some((Self::of_wire(dict, registry.event(kind)?), kind))
+    }
+
     /// Calls `visit` with every entry, in the object's own order.
     #[inline]
     pub fn entries<E: From<Surprise>>(
@@ -78,7 +92,7 @@ impl<'py> View<'py> {
         let mut expected = 0;
         let mut items = DictIter::new(&self.fields);
         while let Some((key, value)) = items.next() {
-            let key = key.cast::<pyo3::types::PyString>().map_err(|_| Surprise)?;
+            let key = key.cast::<PyString>().map_err(|_| Surprise)?;
             let at = plan.find(&key, expected, Spelling::Model).ok_or(Surprise)?;
             expected = at + 1;
             let field = &plan.fields[at];
@@ -106,7 +120,7 @@ impl<'py> View<'py> {
             if !capi::is_exact_str(&key) {
                 return Err(Surprise.into());
             }
-            let name = key.cast::<pyo3::types::PyString>().map_err(|_| Surprise)?;
+            let name = key.cast::<PyString>().map_err(|_| Surprise)?;
             let found = match plan.find_any(&name, expected) {
                 // The wire's own spelling wins; the other is then an entry like any unknown one.
                 Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => None,
@@ -141,7 +155,7 @@ impl<'py> View<'py> {
             if !capi::is_exact_str(&key) {
                 return Err(Surprise.into());
             }
-            let name = key.cast::<pyo3::types::PyString>().map_err(|_| Surprise)?;
+            let name = key.cast::<PyString>().map_err(|_| Surprise)?;
             if self.plan.find_any(&name, 0).is_some() {
                 return Err(Surprise.into());
             }
@@ -153,7 +167,20 @@ impl<'py> View<'py> {
         Ok(())
     }
 
-    fn has(&self, key: &Py<pyo3::types::PyString>) -> bool {
+    fn has(&self, key: &Py<PyString>) -> bool {
         capi::dict_get(&self.fields, key.bind(self.fields.py())).is_some()
+    }
+
+    /// The value of a described field, by its key on the wire, in either spelling. None where that
+    /// means absence is absence.
+    pub fn get(&self, alias: &str) -> Option<Bound<'py, PyAny>> {
+        let py = self.fields.py();
+        let field = self.plan.fields.iter().find(|field| &*field.alias_text == alias)?;
+        let value = match self.spelling {
+            Spelling::Model => capi::dict_get(&self.fields, field.name.bind(py)),
+            Spelling::Wire => capi::dict_get(&self.fields, field.alias.bind(py))
+                .or_else(|| capi::dict_get(&self.fields, field.name.bind(py))),
+        }?;
+        if field.omit_none && value.is_none() { None } else { Some(value) }
     }
 }

@@ -1,0 +1,264 @@
+//! Making: instances of the SDK's models without running Python.
+//!
+//! Validators do not run here, so only values are taken that pydantic would accept as they are,
+//! without coercion. Anything else is a [`Surprise`], and the caller asks the official validator.
+//! What comes out cannot be told from what that gives: the instance dictionary in class order
+//! with the defaults, the set of given names, extra fields, the enum's member for `type`.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::{PyDict, PyInt, PyList, PySet, PyString};
+
+use super::plan::{Bounds, Plan, Shape, Spelling};
+use super::registry::{Registry, registry};
+use super::view::Surprise;
+use crate::capi::{self, DictIter};
+
+/// A model in the making.
+pub struct Builder<'py> {
+    plan: &'static Plan,
+    fields: Bound<'py, PyDict>,
+    given: Bound<'py, PySet>,
+    extra: Bound<'py, PyDict>,
+    /// One bit for each field that was given.
+    seen: u64,
+}
+
+impl<'py> Builder<'py> {
+    pub fn new(py: Python<'py>, plan: &'static Plan) -> Result<Self, Surprise> {
+        Ok(Self {
+            plan,
+            fields: plan.defaults.bind(py).copy()?,
+            given: PySet::empty(py)?,
+            extra: PyDict::new(py),
+            seen: 0,
+        })
+    }
+
+    /// Gives the field at `at` a value, which is checked against what the field declares. A dict
+    /// in the place of a model becomes that model.
+    #[inline]
+    pub fn field(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
+        let field = &self.plan.fields[at];
+        let bit = 1 << at;
+        if self.seen & bit != 0 {
+            return Err(Surprise);
+        }
+        self.seen |= bit;
+        let name = field.name.bind(value.py());
+        self.given.add(name)?;
+        match accept(&field.shape, value)? {
+            Some(other) => self.fields.set_item(name, other)?,
+            None => self.fields.set_item(name, value)?,
+        }
+        Ok(())
+    }
+
+    /// Adds a field that the class does not declare.
+    pub fn extra(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
+        self.given.add(key)?;
+        self.extra.set_item(key, value)?;
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<Bound<'py, PyAny>, Surprise> {
+        let py = self.fields.py();
+        let missing = self.plan.fields.iter().enumerate().any(|(at, field)| {
+            field.default.is_none() && self.seen & (1 << at) == 0
+        });
+        if missing {
+            return Err(Surprise);
+        }
+        let registry = registry();
+        let none = py.None().into_bound(py);
+        let slots = [
+            (registry.extra.bind(py), self.extra.as_any()),
+            (registry.fields_set.bind(py), self.given.as_any()),
+            (registry.private.bind(py), &none),
+        ];
+        Ok(capi::new_model(self.plan.class.bind(py), &self.fields, slots)?)
+    }
+}
+
+/// Errors of the allocator and the like: the official path will meet them again, and report.
+impl From<PyErr> for Surprise {
+    fn from(_: PyErr) -> Self {
+        Self
+    }
+}
+
+/// Whether a field of this shape takes the value as it is (`None`), or what it makes of it.
+fn accept<'py>(
+    shape: &'static Shape,
+    value: &Bound<'py, PyAny>,
+) -> Result<Option<Bound<'py, PyAny>>, Surprise> {
+    let fits = match shape {
+        Shape::Str => capi::is_exact_str(value),
+        Shape::Any => true,
+        Shape::Bool => capi::is_exact_bool(value),
+        Shape::Nullable(inner) => return if value.is_none() { Ok(None) } else { accept(inner, value) },
+        Shape::Int(bounds) => match (value.cast_exact::<PyInt>(), bounds) {
+            (Ok(_), Bounds::None) => true,
+            (Ok(int), Bounds::Between(low, high)) => {
+                capi::int_as_i64(int).is_some_and(|int| (*low..=*high).contains(&int))
+            }
+            (Err(_), _) => false,
+        },
+        Shape::JsonPointer => match value.cast_exact::<PyString>() {
+            Ok(pointer) => is_json_pointer(&pointer.to_str()?),
+            Err(_) => false,
+        },
+        Shape::Map => {
+            let dict = value.cast_exact::<PyDict>().map_err(|_| Surprise)?;
+            let only_str = with_critical_section(dict, || {
+                DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key))
+            });
+            // The validator makes a dict of its own, too.
+            return if only_str { Ok(Some(dict.copy()?.into_any())) } else { Err(Surprise) };
+        }
+        Shape::Literal(choices) => {
+            if choices.iter().any(|(_, object)| value.is(object)) {
+                return Ok(None);
+            }
+            let text = value.cast_exact::<PyString>().map_err(|_| Surprise)?.to_str()?;
+            let choice = choices.iter().find(|(choice, _)| **choice == *text).ok_or(Surprise)?;
+            return Ok(Some(choice.1.bind(value.py()).clone()));
+        }
+        Shape::Model(cell) => {
+            if let Ok(dict) = value.cast_exact::<PyDict>() {
+                let plan = cell.plan_for(cell.key).ok_or(Surprise)?;
+                return model(dict, plan).map(Some);
+            }
+            cell.plan_for(capi::type_key(value)).is_some()
+        }
+        Shape::Tagged { discriminator, choices } => {
+            let Ok(dict) = value.cast_exact::<PyDict>() else {
+                return if is_member(value, choices) { Ok(None) } else { Err(Surprise) };
+            };
+            let key = PyString::intern(value.py(), discriminator);
+            let tag = capi::dict_get(dict, &key).ok_or(Surprise)?;
+            let cell = Registry::choice(choices, &tag).ok_or(Surprise)?;
+            let plan = cell.plan_for(cell.key).ok_or(Surprise)?;
+            return model(dict, plan).map(Some);
+        }
+        Shape::List { item, min } => {
+            let list = value.cast_exact::<PyList>().map_err(|_| Surprise)?;
+            if list.len() < *min {
+                return Err(Surprise);
+            }
+            let own = PyList::empty(value.py());
+            for value in list.iter() {
+                own.append(accept(item, &value)?.unwrap_or(value))?;
+            }
+            return Ok(Some(own.into_any()));
+        }
+        Shape::StrOrList(list) => {
+            return if capi::is_exact_str(value) { Ok(None) } else { accept(list, value) };
+        }
+        Shape::Unknown => false,
+    };
+    if fits { Ok(None) } else { Err(Surprise) }
+}
+
+/// Whether the value is a model of the union whose tag still says so.
+fn is_member(value: &Bound<'_, PyAny>, choices: &[(Box<str>, &'static super::Cell)]) -> bool {
+    let key = capi::type_key(value);
+    let Some(plan) = choices.iter().find_map(|(_, cell)| cell.plan_for(key)) else { return false };
+    let tag = plan.tag.and_then(|at| {
+        let name = plan.fields[at].name.bind(value.py());
+        capi::dict_get(&capi::instance_dict(value)?, name)
+    });
+    let (Some(tag), Some(text)) = (tag, plan.tag_text()) else { return false };
+    tag.extract::<&str>().is_ok_and(|tag| tag == text)
+}
+
+/// RFC 6901 section 3: empty, or tokens that each follow a slash, with `~` only as `~0` or `~1`.
+fn is_json_pointer(pointer: &str) -> bool {
+    (pointer.is_empty() || pointer.starts_with('/'))
+        && pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']))
+}
+
+/// The model of `plan` with the entries of a dict, which is what validating the dict would give.
+pub fn model<'py>(dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Result<Bound<'py, PyAny>, Surprise> {
+    let mut builder = Builder::new(dict.py(), plan)?;
+    let mut expected = 0;
+    for (key, value) in dict.iter() {
+        let key = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
+        match plan.find_any(key, expected) {
+            Some((at, _)) => {
+                expected = at + 1;
+                builder.field(at, &value)?;
+            }
+            None => builder.extra(key, &value)?,
+        }
+    }
+    builder.finish()
+}
+
+/// The event that a wire dict describes, in the spelling asked for. What is not exactly as
+/// declared is judged by the official validator, whose error comes through unchanged.
+pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Bound<'py, PyAny>> {
+    if spelling == Spelling::Wire {
+        return Ok(dict.into_any());
+    }
+    let py = dict.py();
+    let registry = registry();
+    let kind = capi::dict_get(&dict, registry.type_key.bind(py)).and_then(|kind| registry.kind(&kind));
+    let plan = kind.and_then(|kind| registry.event(Some(kind))).filter(|plan| plan.is_current());
+    if let Some(plan) = plan
+        && let Ok(model) = model(&dict, plan)
+    {
+        return Ok(model);
+    }
+    static VALIDATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let validate = VALIDATE.get_or_try_init(py, || {
+        let union = py.import(intern!(py, "ag_ui.core.events"))?.getattr(intern!(py, "Event"))?;
+        let adapter = py.import(intern!(py, "pydantic"))?.getattr(intern!(py, "TypeAdapter"))?;
+        PyResult::Ok(adapter.call1((union,))?.getattr(intern!(py, "validate_python"))?.unbind())
+    })?;
+    validate.bind(py).call1((dict,))
+}
+
+/// `cls(**fields)`, sooner.
+///
+/// Args:
+///     cls: A model class of ``ag_ui.core``, or any other class.
+///     **fields: The fields, by their names or by their keys on the wire.
+///
+/// Returns:
+///     The instance that ``cls(**fields)`` would give. Values that need pydantic (to be coerced,
+///     or refused) are handed to the class itself, as is a class that this package does not know.
+///
+/// Raises:
+///     pydantic.ValidationError: As the class itself does.
+#[pyfunction]
+#[pyo3(signature = (cls, /, **fields))]
+pub fn make_event<'py>(
+    cls: &Bound<'py, PyAny>,
+    fields: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(fields) = fields
+        && let Some(plan) = registry().plan(cls.as_ptr() as usize)
+        && let Ok(model) = model(fields, plan)
+    {
+        return Ok(model);
+    }
+    cls.call((), fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_json_pointer;
+
+    #[test]
+    fn pointers() {
+        for pointer in ["", "/", "/a", "/a~0b/~1", "/~01", "//", "/é"] {
+            assert!(is_json_pointer(pointer), "{pointer}");
+        }
+        for other in ["a", "#/a", "/~", "/~2", "/a~", "~0", "/~~0"] {
+            assert!(!is_json_pointer(other), "{other}");
+        }
+    }
+}
