@@ -84,7 +84,10 @@ pub fn instance_dict<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyDict>>
 /// What a slot descriptor (`BaseModel.__dict__["__pydantic_extra__"]`) reads from `obj`.
 /// `None` if the slot is unset.
 #[inline]
-pub fn slot<'py>(descriptor: &Bound<'py, PyAny>, obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+pub fn slot<'py>(
+    descriptor: &Bound<'py, PyAny>,
+    obj: &Bound<'py, PyAny>,
+) -> Option<Bound<'py, PyAny>> {
     // SAFETY: `tp_descr_get` of a live descriptor, called with an object and its type as CPython
     // does; a member descriptor checks that the object is of its class. New reference or null.
     let value = unsafe {
@@ -176,7 +179,11 @@ pub struct DictIter<'a, 'py> {
 impl<'a, 'py> DictIter<'a, 'py> {
     #[inline]
     pub fn new(dict: &'a Bound<'py, PyDict>) -> Self {
-        Self { dict, position: 0, len: dict.len() }
+        Self {
+            dict,
+            position: 0,
+            len: dict.len(),
+        }
     }
 
     /// Whether the dict still has as many items as at the start. Python code that ran meanwhile
@@ -254,8 +261,7 @@ pub fn dict_get<'py>(
     let mut value = std::ptr::null_mut();
     // SAFETY: both are alive; on 1 a new reference is in `value`, on 0 and -1 it is null.
     unsafe {
-        let found =
-            ffi::compat::PyDict_GetItemRef(dict.as_ptr(), key.as_ptr(), &raw mut value);
+        let found = ffi::compat::PyDict_GetItemRef(dict.as_ptr(), key.as_ptr(), &raw mut value);
         if found < 0 {
             drop(PyErr::take(dict.py()));
         }
@@ -278,11 +284,14 @@ pub fn new_model<'py>(
     unsafe {
         let type_object = class.as_type_ptr();
         let Some(new) = (*type_object).tp_new else {
-            return Err(pyo3::exceptions::PyTypeError::new_err("the class has no instances"));
+            return Err(pyo3::exceptions::PyTypeError::new_err(
+                "the class has no instances",
+            ));
         };
         let model = new(type_object, arguments.as_ptr(), std::ptr::null_mut());
         let model = Bound::from_owned_ptr_or_err(py, model)?;
-        let set = ffi::PyObject_GenericSetDict(model.as_ptr(), fields.as_ptr(), std::ptr::null_mut());
+        let set =
+            ffi::PyObject_GenericSetDict(model.as_ptr(), fields.as_ptr(), std::ptr::null_mut());
         if set != 0 {
             return Err(PyErr::fetch(py));
         }

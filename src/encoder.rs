@@ -1,5 +1,6 @@
 //! The encoder that Python sees.
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
@@ -65,14 +66,20 @@ impl EventEncoder {
     #[inline]
     fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
         match self.settings.get() {
-            Some(Settings { default: None, drop_raw_event: false }) | None => Options::default(),
+            Some(Settings {
+                default: None,
+                drop_raw_event: false,
+            })
+            | None => Options::default(),
             Some(settings) => Options {
-                default: settings.default.as_ref().map(|default| default.bind(py).clone()),
+                default: settings
+                    .default
+                    .as_ref()
+                    .map(|default| default.bind(py).clone()),
                 drop_raw_event: settings.drop_raw_event,
             },
         }
     }
-
 }
 
 /// Appends one event as one frame.
@@ -93,7 +100,9 @@ impl EventEncoder {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { settings: OnceLock::new() }
+        Self {
+            settings: OnceLock::new(),
+        }
     }
 
     #[pyo3(signature = (accept=None, *, default=None, drop_raw_event=false))]
@@ -105,33 +114,78 @@ impl EventEncoder {
     ) {
         let _ = accept;
         // A second call of `__init__` changes nothing.
-        let _ = self.settings.set(Settings { default, drop_raw_event });
+        let _ = self.settings.set(Settings {
+            default,
+            drop_raw_event,
+        });
+    }
+
+    /// The keyword arguments of `__init__`, for copying and pickling.
+    #[getter]
+    fn _settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = PyDict::new(py);
+        if let Some(set) = self.settings.get() {
+            settings.set_item(intern!(py, "default"), &set.default)?;
+            settings.set_item(intern!(py, "drop_raw_event"), set.drop_raw_event)?;
+        }
+        Ok(settings)
+    }
+
+    /// A `default` hook that refers to its encoder makes a cycle. The hook's end of it is cleared
+    /// by its owner.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.settings.get() {
+            Some(Settings {
+                default: Some(default),
+                ..
+            }) => visit.call(default),
+            _ => Ok(()),
+        }
     }
 
     fn get_content_type(&self) -> &'static str {
         SSE_MEDIA_TYPE
     }
 
-    #[pyo3(signature = (event, /))]
-    fn encode<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (event))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.encode_sse(py, event)
     }
 
-    #[pyo3(signature = (event, /))]
-    fn encode_sse<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        with_writer(|writer| frame(writer, event, &self.options(py)), |writer| to_str(py, writer))
+    #[pyo3(signature = (event))]
+    fn encode_sse<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        with_writer(
+            |writer| frame(writer, event, &self.options(py)),
+            |writer| to_str(py, writer),
+        )
     }
 
-    #[pyo3(signature = (event, /))]
-    fn encode_binary<'py>(&self, py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    #[pyo3(signature = (event))]
+    fn encode_binary<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         with_writer(
             |writer| frame(writer, event, &self.options(py)),
             |writer| Ok(PyBytes::new(py, &writer.bytes)),
         )
     }
 
-    #[pyo3(signature = (events, /))]
-    fn encode_many<'py>(&self, py: Python<'py>, events: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    #[pyo3(signature = (events))]
+    fn encode_many<'py>(
+        &self,
+        py: Python<'py>,
+        events: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         with_writer(
             |writer| {
                 let options = self.options(py);
@@ -157,7 +211,7 @@ pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Boun
 /// `encode` of the official class, once `install()` has put it there. The instance holds the
 /// encoder that does the work, unless it was made before: then the defaults hold.
 #[pyfunction]
-#[pyo3(signature = (encoder, event, /))]
+#[pyo3(signature = (encoder, event))]
 pub fn official_encode<'py>(
     py: Python<'py>,
     encoder: &Bound<'py, PyAny>,
@@ -168,7 +222,10 @@ pub fn official_encode<'py>(
     if let Some(ours) = ours {
         return ours.cast::<EventEncoder>()?.get().encode(py, event);
     }
-    with_writer(|writer| frame(writer, event, &Options::default()), |writer| to_str(py, writer))
+    with_writer(
+        |writer| frame(writer, event, &Options::default()),
+        |writer| to_str(py, writer),
+    )
 }
 
 /// `BaseModel.model_dump_json` of the SDK's events. With exactly `by_alias=True` it is ours.

@@ -40,7 +40,11 @@ pub struct Fault {
 impl Fault {
     #[cold]
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), steps: Vec::new(), cause: None }
+        Self {
+            reason: reason.into(),
+            steps: Vec::new(),
+            cause: None,
+        }
     }
 
     /// The path in the notation of the field: `messages[2].metadata.key`.

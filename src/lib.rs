@@ -40,8 +40,14 @@ mod _native {
         super::event::Registry::fill(module.py())?;
         super::errors::add_to(module)?;
         // These two are put on classes by `install()`.
-        for function in [wrap_pyfunction!(official_encode, module)?, wrap_pyfunction!(model_dump_json, module)?] {
-            module.add(function.getattr("__name__")?.cast_into::<PyString>()?, super::capi::instance_method(&function)?)?;
+        for function in [
+            wrap_pyfunction!(official_encode, module)?,
+            wrap_pyfunction!(model_dump_json, module)?,
+        ] {
+            module.add(
+                function.getattr("__name__")?.cast_into::<PyString>()?,
+                super::capi::instance_method(&function)?,
+            )?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 """The encoder: AG-UI events to the bytes that a client reads."""
 
+from typing import Any
+
 from ag_ui.encoder import AGUI_MEDIA_TYPE
 from ag_ui.encoder import EventEncoder as _OfficialEventEncoder
 
@@ -31,3 +33,11 @@ class EventEncoder(_native.EventEncoder, _OfficialEventEncoder):
             a dict, or a dict that JSON cannot carry. For models the error is pydantic's own
             (``PydanticSerializationError``).
     """
+
+    def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self._settings, vars(self)
+
+    def __setstate__(self, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        settings, attributes = state
+        self.__init__(**settings)  # type: ignore[misc]
+        vars(self).update(attributes)

@@ -57,7 +57,11 @@ impl<'py> Builder<'py> {
     }
 
     /// Adds a field that the class does not declare.
-    pub fn extra(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
+    pub fn extra(
+        &mut self,
+        key: &Bound<'py, PyString>,
+        value: &Bound<'py, PyAny>,
+    ) -> Result<(), Surprise> {
         self.given.add(key)?;
         self.extra.set_item(key, value)?;
         Ok(())
@@ -65,9 +69,12 @@ impl<'py> Builder<'py> {
 
     pub fn finish(self) -> Result<Bound<'py, PyAny>, Surprise> {
         let py = self.fields.py();
-        let missing = self.plan.fields.iter().enumerate().any(|(at, field)| {
-            field.default.is_none() && self.seen & (1 << at) == 0
-        });
+        let missing = self
+            .plan
+            .fields
+            .iter()
+            .enumerate()
+            .any(|(at, field)| field.default.is_none() && self.seen & (1 << at) == 0);
         if missing {
             return Err(Surprise);
         }
@@ -78,7 +85,11 @@ impl<'py> Builder<'py> {
             (registry.fields_set.bind(py), self.given.as_any()),
             (registry.private.bind(py), &none),
         ];
-        Ok(capi::new_model(self.plan.class.bind(py), &self.fields, slots)?)
+        Ok(capi::new_model(
+            self.plan.class.bind(py),
+            &self.fields,
+            slots,
+        )?)
     }
 }
 
@@ -98,7 +109,13 @@ fn accept<'py>(
         Shape::Str => capi::is_exact_str(value),
         Shape::Any => true,
         Shape::Bool => capi::is_exact_bool(value),
-        Shape::Nullable(inner) => return if value.is_none() { Ok(None) } else { accept(inner, value) },
+        Shape::Nullable(inner) => {
+            return if value.is_none() {
+                Ok(None)
+            } else {
+                accept(inner, value)
+            };
+        }
         Shape::Int(bounds) => match (value.cast_exact::<PyInt>(), bounds) {
             (Ok(_), Bounds::None) => true,
             (Ok(int), Bounds::Between(low, high)) => {
@@ -116,14 +133,24 @@ fn accept<'py>(
                 DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key))
             });
             // The validator makes a dict of its own, too.
-            return if only_str { Ok(Some(dict.copy()?.into_any())) } else { Err(Surprise) };
+            return if only_str {
+                Ok(Some(dict.copy()?.into_any()))
+            } else {
+                Err(Surprise)
+            };
         }
         Shape::Literal(choices) => {
             if choices.iter().any(|(_, object)| value.is(object)) {
                 return Ok(None);
             }
-            let text = value.cast_exact::<PyString>().map_err(|_| Surprise)?.to_str()?;
-            let choice = choices.iter().find(|(choice, _)| **choice == *text).ok_or(Surprise)?;
+            let text = value
+                .cast_exact::<PyString>()
+                .map_err(|_| Surprise)?
+                .to_str()?;
+            let choice = choices
+                .iter()
+                .find(|(choice, _)| **choice == *text)
+                .ok_or(Surprise)?;
             return Ok(Some(choice.1.bind(value.py()).clone()));
         }
         Shape::Model(cell) => {
@@ -133,9 +160,16 @@ fn accept<'py>(
             }
             cell.plan_for(capi::type_key(value)).is_some()
         }
-        Shape::Tagged { discriminator, choices } => {
+        Shape::Tagged {
+            discriminator,
+            choices,
+        } => {
             let Ok(dict) = value.cast_exact::<PyDict>() else {
-                return if is_member(value, choices) { Ok(None) } else { Err(Surprise) };
+                return if is_member(value, choices) {
+                    Ok(None)
+                } else {
+                    Err(Surprise)
+                };
             };
             let key = PyString::intern(value.py(), discriminator);
             let tag = capi::dict_get(dict, &key).ok_or(Surprise)?;
@@ -155,7 +189,11 @@ fn accept<'py>(
             return Ok(Some(own.into_any()));
         }
         Shape::StrOrList(list) => {
-            return if capi::is_exact_str(value) { Ok(None) } else { accept(list, value) };
+            return if capi::is_exact_str(value) {
+                Ok(None)
+            } else {
+                accept(list, value)
+            };
         }
         Shape::Unknown => false,
     };
@@ -165,23 +203,33 @@ fn accept<'py>(
 /// Whether the value is a model of the union whose tag still says so.
 fn is_member(value: &Bound<'_, PyAny>, choices: &[(Box<str>, &'static super::Cell)]) -> bool {
     let key = capi::type_key(value);
-    let Some(plan) = choices.iter().find_map(|(_, cell)| cell.plan_for(key)) else { return false };
+    let Some(plan) = choices.iter().find_map(|(_, cell)| cell.plan_for(key)) else {
+        return false;
+    };
     let tag = plan.tag.and_then(|at| {
         let name = plan.fields[at].name.bind(value.py());
         capi::dict_get(&capi::instance_dict(value)?, name)
     });
-    let (Some(tag), Some(text)) = (tag, plan.tag_text()) else { return false };
+    let (Some(tag), Some(text)) = (tag, plan.tag_text()) else {
+        return false;
+    };
     tag.extract::<&str>().is_ok_and(|tag| tag == text)
 }
 
 /// RFC 6901 section 3: empty, or tokens that each follow a slash, with `~` only as `~0` or `~1`.
 fn is_json_pointer(pointer: &str) -> bool {
     (pointer.is_empty() || pointer.starts_with('/'))
-        && pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']))
+        && pointer
+            .split('~')
+            .skip(1)
+            .all(|after| after.starts_with(['0', '1']))
 }
 
 /// The model of `plan` with the entries of a dict, which is what validating the dict would give.
-pub fn model<'py>(dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Result<Bound<'py, PyAny>, Surprise> {
+pub fn model<'py>(
+    dict: &Bound<'py, PyDict>,
+    plan: &'static Plan,
+) -> Result<Bound<'py, PyAny>, Surprise> {
     let mut builder = Builder::new(dict.py(), plan)?;
     let mut expected = 0;
     for (key, value) in dict.iter() {
@@ -205,8 +253,11 @@ pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Boun
     }
     let py = dict.py();
     let registry = registry();
-    let kind = capi::dict_get(&dict, registry.type_key.bind(py)).and_then(|kind| registry.kind(&kind));
-    let plan = kind.and_then(|kind| registry.event(Some(kind))).filter(|plan| plan.is_current());
+    let kind =
+        capi::dict_get(&dict, registry.type_key.bind(py)).and_then(|kind| registry.kind(&kind));
+    let plan = kind
+        .and_then(|kind| registry.event(Some(kind)))
+        .filter(|plan| plan.is_current());
     if let Some(plan) = plan
         && let Ok(model) = model(&dict, plan)
     {
@@ -214,9 +265,18 @@ pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Boun
     }
     static VALIDATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let validate = VALIDATE.get_or_try_init(py, || {
-        let union = py.import(intern!(py, "ag_ui.core.events"))?.getattr(intern!(py, "Event"))?;
-        let adapter = py.import(intern!(py, "pydantic"))?.getattr(intern!(py, "TypeAdapter"))?;
-        PyResult::Ok(adapter.call1((union,))?.getattr(intern!(py, "validate_python"))?.unbind())
+        let union = py
+            .import(intern!(py, "ag_ui.core.events"))?
+            .getattr(intern!(py, "Event"))?;
+        let adapter = py
+            .import(intern!(py, "pydantic"))?
+            .getattr(intern!(py, "TypeAdapter"))?;
+        PyResult::Ok(
+            adapter
+                .call1((union,))?
+                .getattr(intern!(py, "validate_python"))?
+                .unbind(),
+        )
     })?;
     validate.bind(py).call1((dict,))
 }

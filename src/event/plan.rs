@@ -71,8 +71,14 @@ pub enum Shape {
     Literal(Vec<(Box<str>, Py<PyAny>)>),
     Model(&'static Cell),
     /// A union told apart by a field of its members.
-    Tagged { discriminator: Box<str>, choices: Vec<(Box<str>, &'static Cell)> },
-    List { item: Box<Shape>, min: usize },
+    Tagged {
+        discriminator: Box<str>,
+        choices: Vec<(Box<str>, &'static Cell)>,
+    },
+    List {
+        item: Box<Shape>,
+        min: usize,
+    },
     /// `str | list[...]`
     StrOrList(Box<Shape>),
     Nullable(Box<Shape>),
@@ -147,7 +153,9 @@ impl Plan {
 
     #[cold]
     fn find_text(&self, key: &Bound<'_, PyString>, by: Spelling) -> Option<usize> {
-        let capi::Text::Ascii(text) = capi::text(key) else { return None };
+        let capi::Text::Ascii(text) = capi::text(key) else {
+            return None;
+        };
         self.fields.iter().position(|field| {
             let name = match by {
                 Spelling::Model => &field.name_text,
@@ -159,11 +167,16 @@ impl Plan {
 
     /// The field with this alias or attribute name, as the keys of a wire dict may be either.
     #[inline]
-    pub fn find_any(&self, key: &Bound<'_, PyString>, expected: usize) -> Option<(usize, Spelling)> {
+    pub fn find_any(
+        &self,
+        key: &Bound<'_, PyString>,
+        expected: usize,
+    ) -> Option<(usize, Spelling)> {
         if let Some(at) = self.find(key, expected, Spelling::Wire) {
             return Some((at, Spelling::Wire));
         }
-        self.find_text(key, Spelling::Model).map(|at| (at, Spelling::Model))
+        self.find_text(key, Spelling::Model)
+            .map(|at| (at, Spelling::Model))
     }
 
     /// The value of the tag field on the wire.
@@ -217,7 +230,9 @@ fn get_str(schema: &Schema<'_>, key: &str) -> PyResult<String> {
 }
 
 fn truthy(schema: &Schema<'_>, key: &str) -> PyResult<bool> {
-    schema.get_item(key)?.map_or(Ok(false), |value| value.is_truthy())
+    schema
+        .get_item(key)?
+        .map_or(Ok(false), |value| value.is_truthy())
 }
 
 /// Refuses a schema node with a key that is not in `known`.
@@ -245,10 +260,17 @@ impl<'a, 'py> Learner<'a, 'py> {
     /// `base` is the SDK's base model, from which all its classes inherit the serializer.
     pub fn new(classes: &'a mut Classes, base: &Bound<'py, PyType>) -> PyResult<Self> {
         let py = base.py();
-        let omit = base.getattr("__dict__")?.get_item("_omit_fields_without_value")?;
+        let omit = base
+            .getattr("__dict__")?
+            .get_item("_omit_fields_without_value")?;
         // A class attribute behind pydantic's descriptor proxy, or the bare function.
         let omit = omit.getattr("wrapped").unwrap_or(omit);
-        Ok(Self { py, classes, omit, definitions: PyDict::new(py) })
+        Ok(Self {
+            py,
+            classes,
+            omit,
+            definitions: PyDict::new(py),
+        })
     }
 
     /// The cell of `class`, learning the class if it is new.
@@ -260,7 +282,10 @@ impl<'a, 'py> Learner<'a, 'py> {
         let schema = class.getattr("__pydantic_core_schema__")?;
         let outer = std::mem::replace(&mut self.definitions, PyDict::new(self.py));
         let cell = self.classes.insert(class);
-        let plan = schema.cast_into::<PyDict>().map_err(PyErr::from).and_then(|s| self.root(class, &s));
+        let plan = schema
+            .cast_into::<PyDict>()
+            .map_err(PyErr::from)
+            .and_then(|s| self.root(class, &s));
         self.definitions = outer;
         if let Ok(plan) = plan {
             let _ = cell.plan.set(plan);
@@ -272,7 +297,8 @@ impl<'a, 'py> Learner<'a, 'py> {
         if get_str(schema, "type")? == "definitions" {
             for definition in get(schema, "definitions")?.try_iter()? {
                 let definition = definition?;
-                self.definitions.set_item(definition.get_item("ref")?, definition)?;
+                self.definitions
+                    .set_item(definition.get_item("ref")?, definition)?;
             }
             let inner = get(schema, "schema")?.cast_into::<PyDict>()?;
             let inner = self.resolve(inner)?;
@@ -286,12 +312,21 @@ impl<'a, 'py> Learner<'a, 'py> {
             return Ok(schema);
         }
         let target = self.definitions.get_item(get(&schema, "schema_ref")?)?;
-        Ok(target.ok_or_else(|| unknown("schema_ref"))?.cast_into::<PyDict>()?)
+        Ok(target
+            .ok_or_else(|| unknown("schema_ref"))?
+            .cast_into::<PyDict>()?)
     }
 
     fn plan(&mut self, class: &Bound<'py, PyType>, schema: &Schema<'py>) -> PyResult<Plan> {
         let known = [
-            "type", "cls", "schema", "config", "ref", "metadata", "serialization", "custom_init",
+            "type",
+            "cls",
+            "schema",
+            "config",
+            "ref",
+            "metadata",
+            "serialization",
+            "custom_init",
             "root_model",
         ];
         only_keys(schema, &known)?;
@@ -306,8 +341,12 @@ impl<'a, 'py> Learner<'a, 'py> {
         only_keys(
             &config,
             &[
-                "title", "extra_fields_behavior", "validate_by_alias", "validate_by_name",
-                "populate_by_name", "serialize_by_alias",
+                "title",
+                "extra_fields_behavior",
+                "validate_by_alias",
+                "validate_by_name",
+                "populate_by_name",
+                "serialize_by_alias",
             ],
         )?;
         if get_str(&config, "extra_fields_behavior")? != "allow" {
@@ -325,7 +364,10 @@ impl<'a, 'py> Learner<'a, 'py> {
             return Err(unknown("model_dump_json"));
         }
         let model_fields = get(schema, "schema")?.cast_into::<PyDict>()?;
-        only_keys(&model_fields, &["type", "fields", "model_name", "computed_fields"])?;
+        only_keys(
+            &model_fields,
+            &["type", "fields", "model_name", "computed_fields"],
+        )?;
         if get_str(&model_fields, "type")? != "model-fields"
             || truthy(&model_fields, "computed_fields")?
         {
@@ -338,7 +380,9 @@ impl<'a, 'py> Learner<'a, 'py> {
         let tag = fields.iter().position(|field| {
             matches!(&*field.name_text, "type" | "role" | "op") && field.constant.is_some()
         });
-        let raw_event = fields.iter().position(|field| &*field.name_text == "raw_event");
+        let raw_event = fields
+            .iter()
+            .position(|field| &*field.name_text == "raw_event");
         let defaults = PyDict::new(self.py);
         for field in &fields {
             defaults.set_item(&field.name, &field.default)?;
@@ -362,7 +406,13 @@ impl<'a, 'py> Learner<'a, 'py> {
     fn field(&mut self, name: String, schema: &Schema<'py>) -> PyResult<Field> {
         only_keys(
             schema,
-            &["type", "schema", "metadata", "serialization_alias", "validation_alias"],
+            &[
+                "type",
+                "schema",
+                "metadata",
+                "serialization_alias",
+                "validation_alias",
+            ],
         )?;
         let alias = match schema.get_item("serialization_alias")? {
             Some(alias) => alias.extract()?,
@@ -389,7 +439,13 @@ impl<'a, 'py> Learner<'a, 'py> {
         let constant = match &shape {
             Shape::Literal(choices) if choices.len() == 1 && !omit_none => {
                 // The SDK's tags are plain upper- or lower-case words: nothing to escape.
-                Some([prefix.as_slice(), format!("\"{}\"", choices[0].0).as_bytes()].concat())
+                Some(
+                    [
+                        prefix.as_slice(),
+                        format!("\"{}\"", choices[0].0).as_bytes(),
+                    ]
+                    .concat(),
+                )
             }
             _ => None,
         };
@@ -409,7 +465,9 @@ impl<'a, 'py> Learner<'a, 'py> {
     /// A node of the schema. What is not known becomes [`Shape::Unknown`], so that one odd field
     /// costs the speed of events that use it and nothing else.
     fn shape(&mut self, schema: Schema<'py>) -> PyResult<Shape> {
-        Ok(self.known_shape(&self.resolve(schema)?).unwrap_or(Shape::Unknown))
+        Ok(self
+            .known_shape(&self.resolve(schema)?)
+            .unwrap_or(Shape::Unknown))
     }
 
     fn known_shape(&mut self, schema: &Schema<'py>) -> PyResult<Shape> {
@@ -437,7 +495,10 @@ impl<'a, 'py> Learner<'a, 'py> {
             "bool" => only_keys(schema, &["type", "metadata"]).map(|()| Shape::Bool),
             "any" => only_keys(schema, &["type", "metadata"]).map(|()| Shape::Any),
             "dict" => {
-                only_keys(schema, &["type", "keys_schema", "values_schema", "metadata"])?;
+                only_keys(
+                    schema,
+                    &["type", "keys_schema", "values_schema", "metadata"],
+                )?;
                 let keys = self.shape(inner("keys_schema")?)?;
                 let values = self.shape(inner("values_schema")?)?;
                 match (keys, values) {
@@ -462,8 +523,13 @@ impl<'a, 'py> Learner<'a, 'py> {
             }
             "list" => {
                 only_keys(schema, &["type", "items_schema", "min_length", "metadata"])?;
-                let min = schema.get_item("min_length")?.map_or(Ok(0), |min| min.extract())?;
-                Ok(Shape::List { item: Box::new(self.shape(inner("items_schema")?)?), min })
+                let min = schema
+                    .get_item("min_length")?
+                    .map_or(Ok(0), |min| min.extract())?;
+                Ok(Shape::List {
+                    item: Box::new(self.shape(inner("items_schema")?)?),
+                    min,
+                })
             }
             "union" => {
                 only_keys(schema, &["type", "choices", "metadata"])?;
@@ -483,7 +549,14 @@ impl<'a, 'py> Learner<'a, 'py> {
                 // By attributes are read objects that are neither models nor dicts.
                 only_keys(
                     schema,
-                    &["type", "choices", "discriminator", "metadata", "strict", "from_attributes"],
+                    &[
+                        "type",
+                        "choices",
+                        "discriminator",
+                        "metadata",
+                        "strict",
+                        "from_attributes",
+                    ],
                 )?;
                 if truthy(schema, "strict")? {
                     return Err(unknown("strict"));
@@ -494,7 +567,10 @@ impl<'a, 'py> Learner<'a, 'py> {
                     choices.push((tag.extract::<String>()?.into(), self.model(&choice)?));
                 }
                 let discriminator = get_str(schema, "discriminator")?.into();
-                Ok(Shape::Tagged { discriminator, choices })
+                Ok(Shape::Tagged {
+                    discriminator,
+                    choices,
+                })
             }
             "model" => self.model(schema).map(Shape::Model),
             other => Err(unknown(other)),
@@ -514,8 +590,28 @@ impl<'a, 'py> Learner<'a, 'py> {
 /// versions; where it differs, numbers with a fraction are left to it.
 pub fn floats_agree(to_json: &Bound<'_, PyAny>) -> PyResult<bool> {
     let samples = [
-        0.0, -0.0, 1.0, 1e15, 1e16, 1.5e16, 1e17, 1e21, 1e22, 1.0e-4, 1e-5, 1.5e-5, 1e-6, 1e-7,
-        1.5e-7, 5e-324, f64::MAX, f64::MIN_POSITIVE, 0.1, 123_456.789, 1.0 / 3.0, 9_007_199_254_740_993.0,
+        0.0,
+        -0.0,
+        1.0,
+        1e15,
+        1e16,
+        1.5e16,
+        1e17,
+        1e21,
+        1e22,
+        1.0e-4,
+        1e-5,
+        1.5e-5,
+        1e-6,
+        1e-7,
+        1.5e-7,
+        5e-324,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        0.1,
+        123_456.789,
+        1.0 / 3.0,
+        9_007_199_254_740_993.0,
     ];
     for sample in samples {
         let theirs: Vec<u8> = to_json.call1((sample,))?.extract()?;
@@ -525,5 +621,8 @@ pub fn floats_agree(to_json: &Bound<'_, PyAny>) -> PyResult<bool> {
             return Ok(false);
         }
     }
-    Ok(to_json.call1((PyBool::new(to_json.py(), true),))?.extract::<Vec<u8>>()? == b"true")
+    Ok(to_json
+        .call1((PyBool::new(to_json.py(), true),))?
+        .extract::<Vec<u8>>()?
+        == b"true")
 }

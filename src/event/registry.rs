@@ -28,8 +28,8 @@ pub struct Registry {
     pub private: Py<PyAny>,
     /// The class of enum classes.
     pub enum_type: usize,
-    /// `pydantic_core.to_json`, for values that only pydantic can write.
-    pub to_json: Py<PyAny>,
+    /// A class with a field of any JSON value, for values that only pydantic can write.
+    pub custom_event: Py<PyAny>,
     pub floats_agree: bool,
     /// The interned key `type`.
     pub type_key: Py<PyString>,
@@ -60,7 +60,10 @@ impl Registry {
         let mut events = [base_event; EventKind::COUNT];
         // The members of the union are the event classes, whatever they are called.
         let union = core.getattr("Event")?;
-        let members = py.import("typing")?.call_method1("get_args", (union,))?.get_item(0)?;
+        let members = py
+            .import("typing")?
+            .call_method1("get_args", (union,))?
+            .get_item(0)?;
         let members = py.import("typing")?.call_method1("get_args", (members,))?;
         for class in members.try_iter()? {
             let cell = learner.class(&class?.cast_into()?)?;
@@ -79,11 +82,12 @@ impl Registry {
         let slot = |name: &str| -> PyResult<Py<PyAny>> {
             let slots = plan::base_model(py)?.getattr(intern!(py, "__dict__"))?;
             let found = slots.get_item(name).map_err(|_| {
-                PyImportError::new_err(format!("agui_codec: pydantic's BaseModel has no slot {name}"))
+                PyImportError::new_err(format!(
+                    "agui_codec: pydantic's BaseModel has no slot {name}"
+                ))
             })?;
             Ok(found.unbind())
         };
-        let to_json = py.import("pydantic_core")?.getattr("to_json")?;
         let registry = Self {
             classes,
             events,
@@ -93,8 +97,8 @@ impl Registry {
             fields_set: slot("__pydantic_fields_set__")?,
             private: slot("__pydantic_private__")?,
             enum_type: py.import("enum")?.getattr("EnumMeta")?.as_ptr() as usize,
-            floats_agree: plan::floats_agree(&to_json)?,
-            to_json: to_json.unbind(),
+            floats_agree: plan::floats_agree(&py.import("pydantic_core")?.getattr("to_json")?)?,
+            custom_event: core.getattr("CustomEvent")?.unbind(),
             type_key: PyString::intern(py, "type").unbind(),
         };
         // Another thread may have been first; then its registry is as good.
@@ -134,10 +138,18 @@ impl Registry {
     }
 
     /// The member of a tagged union that a discriminator names.
-    pub fn choice(choices: &[(Box<str>, &'static Cell)], tag: &Bound<'_, PyAny>) -> Option<&'static Cell> {
+    pub fn choice(
+        choices: &[(Box<str>, &'static Cell)],
+        tag: &Bound<'_, PyAny>,
+    ) -> Option<&'static Cell> {
         let tag = tag.cast::<PyString>().ok()?;
-        let capi::Text::Ascii(text) = capi::text(tag) else { return None };
-        choices.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, cell)| *cell)
+        let capi::Text::Ascii(text) = capi::text(tag) else {
+            return None;
+        };
+        choices
+            .iter()
+            .find(|(name, _)| name.as_bytes() == text)
+            .map(|(_, cell)| *cell)
     }
 
     /// What was not learned, as `Class` or `Class.field`: pydantic treats it, slowly. Nothing, with
@@ -145,7 +157,10 @@ impl Registry {
     pub fn unlearned(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let mut unlearned = Vec::new();
         for (cell, class) in self.classes.cells.iter().zip(&self.classes.map.objects) {
-            let class = class.bind(py).getattr(intern!(py, "__name__"))?.extract::<String>()?;
+            let class = class
+                .bind(py)
+                .getattr(intern!(py, "__name__"))?
+                .extract::<String>()?;
             match cell.plan.get() {
                 None => unlearned.push(class),
                 Some(plan) => unlearned.extend(
@@ -194,7 +209,10 @@ struct PointerMap<T> {
 
 impl<T> Default for PointerMap<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), objects: Vec::new() }
+        Self {
+            slots: Vec::new(),
+            objects: Vec::new(),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Reading: what an event, or an object inside one, has to say, in either spelling.
 
-use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyString};
@@ -21,13 +20,13 @@ pub struct View<'py> {
 
 /// One entry of an object. An optional field whose value is None is absent, and so not an entry.
 pub enum Entry<'a, 'py> {
-    Field(usize, &'static Field, Borrowed<'a, 'py, PyAny>),
-    /// An entry that the plan does not describe, under its own key, an exact str.
-    Extra(Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>),
+    Field(usize, &'static Field, &'a Bound<'py, PyAny>),
+    /// An entry that the plan does not describe, under its own key.
+    Extra(&'a Bound<'py, PyString>, &'a Bound<'py, PyAny>),
 }
 
 /// Something that this crate does not read as pydantic would: a model with a field missing or too
-/// many, an extra field that clashes with a declared one, a key that is no str.
+/// many, an extra field that clashes with a declared one, a key that is no exact str.
 #[derive(Debug)]
 pub struct Surprise;
 
@@ -45,13 +44,23 @@ impl<'py> View<'py> {
         } else {
             return Err(Surprise);
         };
-        Ok(Self { plan, spelling: Spelling::Model, fields, extra })
+        Ok(Self {
+            plan,
+            spelling: Spelling::Model,
+            fields,
+            extra,
+        })
     }
 
     /// A wire dict that is to be read as the plan says.
     #[inline]
     pub fn of_wire(dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Self {
-        Self { plan, spelling: Spelling::Wire, fields: dict.clone(), extra: None }
+        Self {
+            plan,
+            spelling: Spelling::Wire,
+            fields: dict.clone(),
+            extra: None,
+        }
     }
 
     /// An event in either spelling: a model of exactly an SDK class, or a wire dict. A wire dict of
@@ -97,7 +106,8 @@ impl<'py> View<'py> {
             expected = at + 1;
             let field = &plan.fields[at];
             if !(field.omit_none && value.is_none()) {
-                visit(Entry::Field(at, field, value))?;
+                // Visiting may run Python code, which may drop it from the dict.
+                visit(Entry::Field(at, field, &value.to_owned()))?;
                 if !items.unchanged() {
                     return Err(Surprise.into());
                 }
@@ -117,11 +127,9 @@ impl<'py> View<'py> {
         let mut expected = 0;
         let mut items = DictIter::new(&self.fields);
         while let Some((key, value)) = items.next() {
-            if !capi::is_exact_str(&key) {
-                return Err(Surprise.into());
-            }
-            let name = key.cast::<PyString>().map_err(|_| Surprise)?;
-            let found = match plan.find_any(&name, expected) {
+            let (key, value) = (key.to_owned(), value.to_owned());
+            let name = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
+            let found = match plan.find_any(name, expected) {
                 // The wire's own spelling wins; the other is then an entry like any unknown one.
                 Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => None,
                 found => found,
@@ -130,12 +138,11 @@ impl<'py> View<'py> {
                 Some((at, _)) => {
                     expected = at + 1;
                     let field = &plan.fields[at];
-                    if field.omit_none && value.is_none() {
-                        continue;
+                    if !(field.omit_none && value.is_none()) {
+                        visit(Entry::Field(at, field, &value))?;
                     }
-                    visit(Entry::Field(at, field, value))?;
                 }
-                None => visit(Entry::Extra(key, value))?,
+                None => visit(Entry::Extra(name, &value))?,
             }
             if !items.unchanged() {
                 return Err(Surprise.into());
@@ -152,14 +159,12 @@ impl<'py> View<'py> {
     ) -> Result<(), E> {
         let mut items = DictIter::new(extra);
         while let Some((key, value)) = items.next() {
-            if !capi::is_exact_str(&key) {
+            let (key, value) = (key.to_owned(), value.to_owned());
+            let name = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
+            if self.plan.find_any(name, 0).is_some() {
                 return Err(Surprise.into());
             }
-            let name = key.cast::<PyString>().map_err(|_| Surprise)?;
-            if self.plan.find_any(&name, 0).is_some() {
-                return Err(Surprise.into());
-            }
-            visit(Entry::Extra(key, value))?;
+            visit(Entry::Extra(name, &value))?;
             if !items.unchanged() {
                 return Err(Surprise.into());
             }
@@ -175,12 +180,20 @@ impl<'py> View<'py> {
     /// means absence is absence.
     pub fn get(&self, alias: &str) -> Option<Bound<'py, PyAny>> {
         let py = self.fields.py();
-        let field = self.plan.fields.iter().find(|field| &*field.alias_text == alias)?;
+        let field = self
+            .plan
+            .fields
+            .iter()
+            .find(|field| &*field.alias_text == alias)?;
         let value = match self.spelling {
             Spelling::Model => capi::dict_get(&self.fields, field.name.bind(py)),
             Spelling::Wire => capi::dict_get(&self.fields, field.alias.bind(py))
                 .or_else(|| capi::dict_get(&self.fields, field.name.bind(py))),
         }?;
-        if field.omit_none && value.is_none() { None } else { Some(value) }
+        if field.omit_none && value.is_none() {
+            None
+        } else {
+            Some(value)
+        }
     }
 }

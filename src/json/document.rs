@@ -29,7 +29,8 @@ pub fn write_event<'py>(
         return Ok(());
     }
     if let Ok(dict) = event.cast::<PyDict>() {
-        return write_wire(writer, dict, options).map_err(|fault| fault.into_encode_error(event.py()));
+        return write_wire(writer, dict, options)
+            .map_err(|fault| fault.into_encode_error(event.py()));
     }
     if event.hasattr(intern!(event.py(), "model_dump_json"))? {
         return write_official(writer, event, options);
@@ -44,7 +45,9 @@ pub fn write_event<'py>(
 /// Appends a model, if it holds only what this crate knows how to write; else nothing.
 #[inline]
 pub fn write_model(writer: &mut Writer, event: &Bound<'_, PyAny>) -> bool {
-    let Some(plan) = registry().plan(capi::type_key(event)) else { return false };
+    let Some(plan) = registry().plan(capi::type_key(event)) else {
+        return false;
+    };
     let start = writer.bytes.len();
     let written = writer.model(event, plan).is_ok();
     if !written {
@@ -76,15 +79,51 @@ fn write_wire<'py>(
         // A subclass may have an order of its own (OrderedDict), which a plain copy keeps.
         let plain = PyDict::new(dict.py());
         plain.update(dict.as_mapping()).map_err(|error| {
-            Box::new(Fault { cause: Some(error), ..Fault::new("the dict cannot be read") })
+            Box::new(Fault {
+                cause: Some(error),
+                ..Fault::new("the dict cannot be read")
+            })
         })?;
         return write_wire(writer, &plain, options);
     }
-    let mut wire = Wire { writer, options };
-    wire.event(dict).map_err(|stop| match stop {
-        Stop::Fault(fault) => fault,
-        Stop::Official => Box::new(Fault::new("the keys of an event are str")),
-    })
+    let start = writer.bytes.len();
+    match (Wire { writer, options }).event(dict) {
+        Ok(()) => Ok(()),
+        Err(Stop::Fault(fault)) => Err(fault),
+        Err(Stop::Official) => {
+            writer.bytes.truncate(start);
+            writer.depth = 0;
+            let plain = with_plain_keys(dict).map_err(Box::new)?;
+            match (Wire { writer, options }).event(&plain) {
+                Ok(()) => Ok(()),
+                Err(Stop::Fault(fault)) => Err(fault),
+                Err(Stop::Official) => Err(Box::new(Fault::new("the dict changed meanwhile"))),
+            }
+        }
+    }
+}
+
+/// A copy in which a key of a subclass of str (a member of a str enum) is the str that it is.
+#[cold]
+fn with_plain_keys<'py>(dict: &Bound<'py, PyDict>) -> Result<Bound<'py, PyDict>, Fault> {
+    let unreadable = |cause| Fault {
+        cause: Some(cause),
+        ..Fault::new("the dict cannot be read")
+    };
+    let plain = PyDict::new(dict.py());
+    for (key, value) in dict.copy().map_err(unreadable)? {
+        let Ok(key) = key.cast::<PyString>() else {
+            let reason = format!(
+                "a key of an event is a str, not {}",
+                official::type_name(&key)
+            );
+            return Err(Fault::new(reason));
+        };
+        plain
+            .set_item(PyString::new(dict.py(), &key.to_string_lossy()), value)
+            .map_err(unreadable)?;
+    }
+    Ok(plain)
 }
 
 /// The writing of a wire dict. What the protocol describes is read by its description; everything
@@ -127,23 +166,26 @@ impl<'py> Wire<'_, 'py> {
         let dropped = self.writer.dropped(plan);
         view.entries(|entry| match entry {
             Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
-            Entry::Field(at, field, value) => {
-                if is_constant(field, &value) {
-                    self.writer.bytes.extend_from_slice(field.constant.as_deref().unwrap_or(b""));
+            Entry::Field(_, field, value) => {
+                if is_constant(field, value) {
+                    self.writer
+                        .bytes
+                        .extend_from_slice(field.constant.as_deref().unwrap_or(b""));
                     return Ok(());
                 }
+                let start = self.writer.bytes.len();
                 self.writer.bytes.extend_from_slice(&field.prefix);
-                let value = value.to_owned();
-                self.shape(&field.shape, &value)
-                    .map_err(|stop| stop.inside(Step::Key(field.alias_text.to_string())))
+                self.shape(&field.shape, value)
+                    .map_err(|stop| stop.inside(Step::Key(field.alias_text.to_string())))?;
+                self.writer.omit_null(start, field);
+                Ok(())
             }
             Entry::Extra(key, value) => {
-                let (key, value) = (key.to_owned(), value.to_owned());
                 self.writer.bytes.push(b',');
                 let inside = |stop: Stop| stop.inside(Step::Key(key.to_string()));
-                self.payload(&key).map_err(inside)?;
+                self.payload(key).map_err(inside)?;
                 self.writer.bytes.push(b':');
-                self.payload(&value).map_err(inside)
+                self.payload(value).map_err(inside)
             }
         })?;
         self.writer.depth -= 1;
@@ -157,14 +199,21 @@ impl<'py> Wire<'_, 'py> {
         match shape {
             Shape::Nullable(inner) => self.shape(inner, value),
             Shape::StrOrList(list) if !capi::is_exact_str(value) => self.shape(list, value),
-            Shape::List { item, .. } if capi::is_exact_list(value) || capi::is_exact_tuple(value) => {
+            Shape::List { item, .. }
+                if capi::is_exact_list(value) || capi::is_exact_tuple(value) =>
+            {
                 self.list(item, value)
             }
             Shape::Model(cell) => self.nested(value, cell.plan.get()),
-            Shape::Tagged { discriminator, choices } => {
+            Shape::Tagged {
+                discriminator,
+                choices,
+            } => {
                 let plan = value.cast_exact::<PyDict>().ok().and_then(|dict| {
                     let key = PyString::intern(value.py(), discriminator);
-                    Registry::choice(choices, &capi::dict_get(dict, &key)?)?.plan.get()
+                    Registry::choice(choices, &capi::dict_get(dict, &key)?)?
+                        .plan
+                        .get()
                 });
                 self.nested(value, plan)
             }
@@ -200,11 +249,15 @@ impl<'py> Wire<'_, 'py> {
         // What a tuple or a list holds now; code that runs meanwhile may change the list.
         let items = match value.cast::<PyTuple>() {
             Ok(tuple) => tuple.clone(),
-            Err(_) => value.cast::<PyList>().map_err(|_| Stop::Official)?.to_tuple(),
+            Err(_) => value
+                .cast::<PyList>()
+                .map_err(|_| Stop::Official)?
+                .to_tuple(),
         };
         for (at, inner) in items.iter().enumerate() {
             self.writer.bytes.push(b',');
-            self.shape(item, &inner).map_err(|stop| stop.inside(Step::Index(at)))?;
+            self.shape(item, &inner)
+                .map_err(|stop| stop.inside(Step::Index(at)))?;
         }
         self.writer.depth -= 1;
         self.writer.close(start, *b"[]");
@@ -219,12 +272,13 @@ impl<'py> Wire<'_, 'py> {
             Err(Stop::Official) => {
                 self.writer.bytes.truncate(start);
                 self.writer.depth = depth;
-                let json = official::value(value, self.options).map_err(|f| Stop::Fault(Box::new(f)))?;
-                if depth + nesting(&json) > super::MAX_DEPTH {
+                let json = official::value(value, self.options)
+                    .map_err(|fault| Stop::Fault(Box::new(fault)))?;
+                if depth + nesting(json.as_bytes()) > super::MAX_DEPTH {
                     return Err(too_deep());
                 }
                 self.writer.ascii &= json.is_ascii();
-                self.writer.bytes.extend_from_slice(&json);
+                self.writer.bytes.extend_from_slice(json.as_bytes());
                 Ok(())
             }
             written => written,

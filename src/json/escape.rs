@@ -235,7 +235,10 @@ mod tests {
 
     #[test]
     fn every_byte_at_every_place() {
-        for special in (0..0x80u8).map(char::from).chain(['é', '漢', '😀', '\u{2028}']) {
+        for special in (0..0x80u8)
+            .map(char::from)
+            .chain(['é', '漢', '😀', '\u{2028}'])
+        {
             for before in 0..40 {
                 for after in [0, 1, 7, 8, 15, 16, 17] {
                     let text = format!("{}{special}{}", "a".repeat(before), "b".repeat(after));
@@ -266,7 +269,10 @@ mod tests {
     #[test]
     fn surrogates_are_refused() {
         for code in [0xd800u32, 0xdbff, 0xdc00, 0xdfff] {
-            assert_eq!(push_code_points(&mut Vec::new(), &[97, code]), Err(LoneSurrogate));
+            assert_eq!(
+                push_code_points(&mut Vec::new(), &[97, code]),
+                Err(LoneSurrogate)
+            );
         }
     }
 }

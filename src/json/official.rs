@@ -1,6 +1,6 @@
 //! Handing over to pydantic: whole events, or values inside a wire dict.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
@@ -10,7 +10,10 @@ use crate::errors::{Fault, Step};
 use crate::event::registry;
 
 /// What `event.model_dump_json(by_alias=True)` answers or raises.
-pub fn document<'py>(event: &Bound<'py, PyAny>, options: &Options<'py>) -> PyResult<Bound<'py, PyString>> {
+pub fn document<'py>(
+    event: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+) -> PyResult<Bound<'py, PyString>> {
     let py = event.py();
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "by_alias"), true)?;
@@ -18,7 +21,7 @@ pub fn document<'py>(event: &Bound<'py, PyAny>, options: &Options<'py>) -> PyRes
         arguments.set_item(intern!(py, "fallback"), default)?;
     }
     if options.drop_raw_event {
-arguments.set_item(intern!(py, "exclude"), PySet::new(py, ["raw_event"])?)?;
+        arguments.set_item(intern!(py, "exclude"), PySet::new(py, ["raw_event"])?)?;
     }
     let text = event.call_method(intern!(py, "model_dump_json"), (), Some(&arguments))?;
     text.cast_into::<PyString>().map_err(|error| {
@@ -26,30 +29,49 @@ arguments.set_item(intern!(py, "exclude"), PySet::new(py, ["raw_event"])?)?;
     })
 }
 
-/// The JSON of a value inside a wire dict, as pydantic infers it.
-pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<Vec<u8>, Fault> {
-    to_json(value, options).map_err(|cause| {
+/// The JSON of a value inside a wire dict: what pydantic writes for it inside an event.
+pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<String, Fault> {
+    in_event(value, options).map_err(|cause| {
         let py = value.py();
         let mut steps = Vec::new();
         let culprit = locate(value.clone(), options, &mut steps);
         steps.reverse();
+        let reason = format!(
+            "a value of type {} cannot be written as JSON ({})",
+            type_name(&culprit),
+            cause.value(py)
+        );
         Fault {
-            reason: format!("a value of type {} cannot be written as JSON ({})", type_name(&culprit), cause.value(py)),
+            reason,
             steps,
             cause: Some(cause),
         }
     })
 }
 
-fn to_json(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<Vec<u8>> {
+/// A value of a CUSTOM event is any JSON value, and required, so it is always there.
+fn in_event(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<String> {
     let py = value.py();
     let arguments = PyDict::new(py);
-    arguments.set_item(intern!(py, "by_alias"), true)?;
-    arguments.set_item(intern!(py, "inf_nan_mode"), intern!(py, "null"))?;
-    if let Some(default) = &options.default {
-        arguments.set_item(intern!(py, "fallback"), default)?;
-    }
-    registry().to_json.bind(py).call((value,), Some(&arguments))?.extract()
+    arguments.set_item(intern!(py, "name"), intern!(py, ""))?;
+    arguments.set_item(intern!(py, "value"), value)?;
+    let event = registry()
+        .custom_event
+        .bind(py)
+        .call((), Some(&arguments))?;
+    let text = document(
+        &event,
+        &Options {
+            drop_raw_event: false,
+            default: options.default.clone(),
+        },
+    )?;
+    let json = text.to_str()?;
+    let inner = json.strip_prefix(r#"{"type":"CUSTOM","name":"","value":"#);
+    let inner = inner.and_then(|rest| rest.strip_suffix('}'));
+    inner
+        .map(str::to_owned)
+        .ok_or_else(|| PyValueError::new_err(json.to_owned()))
 }
 
 /// Follows the containers down to the value that cannot be written.
@@ -59,30 +81,52 @@ fn locate<'py>(
     options: &Options<'py>,
     steps: &mut Vec<Step>,
 ) -> Bound<'py, PyAny> {
-    'down: while steps.len() < super::MAX_DEPTH as usize {
-        if let Ok(dict) = value.cast::<PyDict>() {
-            for (key, inner) in dict.copy().map(|copy| copy.into_iter()).into_iter().flatten() {
-                if to_json(&inner, options).is_err() {
-                    steps.push(Step::Key(key.str().map_or_else(|_| "?".into(), |key| key.to_string_lossy().into_owned())));
-                    value = inner;
-                    continue 'down;
-                }
-            }
-        } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-            let items = value.try_iter().and_then(|items| items.collect::<PyResult<Vec<_>>>());
-            for (at, inner) in items.unwrap_or_default().into_iter().enumerate() {
-                if to_json(&inner, options).is_err() {
-                    steps.push(Step::Index(at));
-                    value = inner;
-                    continue 'down;
-                }
-            }
+    let mut above = vec![value.clone()];
+    while let Some((step, inner)) = first_refused(&value, options) {
+        steps.push(step);
+        value = inner;
+        if above.iter().any(|container| container.is(&value)) {
+            // Here a cycle closes.
+            break;
         }
-        break;
+        above.push(value.clone());
     }
     value
 }
 
+/// The first item of a container that cannot be written.
+fn first_refused<'py>(
+    container: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+) -> Option<(Step, Bound<'py, PyAny>)> {
+    if let Ok(dict) = container.cast::<PyDict>() {
+        let (key, value) = dict
+            .copy()
+            .ok()?
+            .into_iter()
+            .find(|(_, value)| in_event(value, options).is_err())?;
+        let key = key
+            .str()
+            .map_or_else(|_| "?".into(), |key| key.to_string_lossy().into_owned());
+        return Some((Step::Key(key), value));
+    }
+    if !container.is_instance_of::<PyList>() && !container.is_instance_of::<PyTuple>() {
+        return None;
+    }
+    let items = container
+        .try_iter()
+        .ok()?
+        .collect::<PyResult<Vec<_>>>()
+        .ok()?;
+    let at = items
+        .iter()
+        .position(|item| in_event(item, options).is_err())?;
+    Some((Step::Index(at), items[at].clone()))
+}
+
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().fully_qualified_name().map_or_else(|_| "?".into(), |name| name.to_string())
+    value
+        .get_type()
+        .fully_qualified_name()
+        .map_or_else(|_| "?".into(), |name| name.to_string())
 }

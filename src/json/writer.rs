@@ -1,6 +1,7 @@
 //! The writer: what this crate knows exactly becomes bytes; at the first surprise it stops, and
 //! the caller hands the whole to pydantic.
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -45,7 +46,13 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes, ascii: true, depth: 0, drop_raw_event: false, registry: registry() }
+        Self {
+            bytes,
+            ascii: true,
+            depth: 0,
+            drop_raw_event: false,
+            registry: registry(),
+        }
     }
 
     /// One level deeper, `write`, and back.
@@ -79,12 +86,12 @@ impl Writer {
             let dropped = writer.dropped(plan);
             view.entries(|entry| match entry {
                 Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
-                Entry::Field(_, field, value) => writer.field(field, &value),
+                Entry::Field(_, field, value) => writer.field(field, value),
                 Entry::Extra(key, value) => {
                     writer.bytes.push(b',');
-                    writer.string(&key)?;
+                    writer.string(key)?;
                     writer.bytes.push(b':');
-                    writer.value(&value)
+                    writer.value(value)
                 }
             })
         })?;
@@ -95,7 +102,11 @@ impl Writer {
     /// The index of the field that is to be left out of this object.
     #[inline]
     pub fn dropped(&self, plan: &Plan) -> Option<usize> {
-        if self.drop_raw_event && self.depth == 1 { plan.raw_event } else { None }
+        if self.drop_raw_event && self.depth == 1 {
+            plan.raw_event
+        } else {
+            None
+        }
     }
 
     /// A declared field of a model, with its key. The value is not None where that means absence.
@@ -108,14 +119,20 @@ impl Writer {
             self.bytes.extend_from_slice(constant);
             return Ok(());
         }
-        self.bytes.extend_from_slice(&field.prefix);
         let start = self.bytes.len();
+        self.bytes.extend_from_slice(&field.prefix);
         self.shape(&field.shape, value)?;
-        if field.omit_none && &self.bytes[start..] == b"null" && !capi::is_exact_float(value) {
-            // An Enum with the value None, say: pydantic takes the None for absence.
-            return Err(Stop::Official);
-        }
+        self.omit_null(start, field);
         Ok(())
+    }
+
+    /// Takes back an optional field, written since `start`, whose value has become null (a NaN, a
+    /// member of an enum with the value None): pydantic takes that for absence, as it does None.
+    #[inline]
+    pub fn omit_null(&mut self, start: usize, field: &Field) {
+        if field.omit_none && &self.bytes[start + field.prefix.len()..] == b"null" {
+            self.bytes.truncate(start);
+        }
     }
 
     /// A value where a shape is declared: exactly that, or pydantic decides.
@@ -158,11 +175,19 @@ impl Writer {
             },
             Shape::StrOrList(list) => {
                 let is_str = capi::is_exact_str(value);
-                return if is_str { self.string(value) } else { self.shape(list, value) };
+                return if is_str {
+                    self.string(value)
+                } else {
+                    self.shape(list, value)
+                };
             }
             Shape::Unknown => false,
         };
-        if fits { self.value(value) } else { Err(Stop::Official) }
+        if fits {
+            self.value(value)
+        } else {
+            Err(Stop::Official)
+        }
     }
 
     /// A value with no declared shape, by what it is.
@@ -193,7 +218,7 @@ impl Writer {
             return self.tuple(tuple);
         }
         if let Some(plan) = self.registry.plan(capi::type_key(value)) {
-            return self.model(&value.clone(), plan);
+            return self.model(value, plan);
         }
         match enum_value(value, self.registry) {
             Some(inner) => self.value(&inner),
@@ -265,15 +290,14 @@ impl Writer {
         list: &Bound<'_, PyList>,
         mut write: impl FnMut(&mut Self, &Bound<'_, PyAny>) -> Written,
     ) -> Written {
-        // The list may lose its other owners while Python code runs, and so does an item.
-        let list = list.clone();
         let start = self.bytes.len();
         self.nested(|writer| {
-            with_critical_section(&list, || {
+            with_critical_section(list, || {
                 let len = list.len();
                 let mut at = 0;
-                while let Some(item) = capi::list_item(&list, at) {
+                while let Some(item) = capi::list_item(list, at) {
                     writer.bytes.push(b',');
+                    // Writing may run Python code, which may drop it from the list.
                     write(writer, &item.to_owned()).map_err(|stop| stop.inside(Step::Index(at)))?;
                     at += 1;
                     if list.len() != len {
@@ -304,12 +328,11 @@ impl Writer {
 
     /// A dict of payload, whose keys are the user's and stay as they are.
     fn dict(&mut self, dict: &Bound<'_, PyDict>) -> Written {
-        let dict = dict.clone();
         let start = self.bytes.len();
-        let only_str_keys = self.nested_dict(&dict)?;
+        let only_str_keys = self.nested_dict(dict)?;
         if !only_str_keys {
             self.bytes.truncate(start);
-            self.dict_with_other_keys(&dict)?;
+            self.dict_with_other_keys(dict)?;
         }
         self.close(start, *b"{}");
         Ok(())
@@ -330,6 +353,7 @@ impl Writer {
                     writer.bytes.push(b',');
                     writer.string(&key)?;
                     writer.bytes.push(b':');
+                    // Writing may run Python code, which may drop it from the dict.
                     writer.value(&value.to_owned())?;
                     if !items.unchanged() {
                         return Err(Stop::Official);
@@ -347,20 +371,24 @@ impl Writer {
     fn dict_with_other_keys(&mut self, dict: &Bound<'_, PyDict>) -> Written {
         let mut seen = HashSet::new();
         self.nested(|writer| {
-            for (key, value) in dict.iter() {
-                writer.bytes.push(b',');
-                let start = writer.bytes.len();
-                writer.key(&key)?;
-                if !seen.insert(writer.bytes[start..].to_vec()) {
-                    return Err(Stop::Official);
+            with_critical_section(dict, || {
+                let mut items = DictIter::new(dict);
+                while let Some((key, value)) = items.next() {
+                    let (key, value) = (key.to_owned(), value.to_owned());
+                    writer.bytes.push(b',');
+                    let start = writer.bytes.len();
+                    writer.key(&key)?;
+                    if !seen.insert(writer.bytes[start..].to_vec()) {
+                        return Err(Stop::Official);
+                    }
+                    writer.bytes.push(b':');
+                    writer.value(&value)?;
+                    if !items.unchanged() {
+                        return Err(Stop::Official);
+                    }
                 }
-                writer.bytes.push(b':');
-                writer.value(&value)?;
-                if seen.len() > dict.len() {
-                    return Err(Stop::Official);
-                }
-            }
-            Ok(())
+                Ok(())
+            })
         })
     }
 
@@ -420,17 +448,27 @@ fn is_same_str(value: &Bound<'_, PyAny>, text: &str, object: &Py<PyAny>) -> bool
 }
 
 fn same_text(value: &Bound<'_, PyAny>, text: &str) -> bool {
-    let Ok(value) = value.cast::<PyString>() else { return false };
+    let Ok(value) = value.cast::<PyString>() else {
+        return false;
+    };
     matches!(capi::text(value), Text::Ascii(value) if value == text.as_bytes())
 }
 
 fn has_str_keys(value: &Bound<'_, PyAny>) -> bool {
-    let Ok(dict) = value.cast::<PyDict>() else { return false };
-    with_critical_section(dict, || DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key)))
+    let Ok(dict) = value.cast::<PyDict>() else {
+        return false;
+    };
+    with_critical_section(dict, || {
+        DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key))
+    })
 }
 
 fn bool_text(value: &Bound<'_, PyAny>) -> &'static [u8] {
-    if value.is_truthy().unwrap_or(false) { b"true" } else { b"false" }
+    if value.is_truthy().unwrap_or(false) {
+        b"true"
+    } else {
+        b"false"
+    }
 }
 
 /// The value of a member of an enum. It may run Python code: `value` is a property.
@@ -439,10 +477,5 @@ fn enum_value<'py>(value: &Bound<'py, PyAny>, registry: &Registry) -> Option<Bou
     if capi::type_key(&class) != registry.enum_type {
         return None;
     }
-    // Held, since the code that runs may drop the last other reference to it.
-    let value = value.clone();
-    match value.getattr(pyo3::intern!(value.py(), "value")) {
-        Ok(inner) => Some(inner),
-        Err(_) => None,
-    }
+    value.getattr(intern!(value.py(), "value")).ok()
 }
