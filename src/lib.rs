@@ -1,6 +1,7 @@
 //! The native half of `agui_codec`: what Python can see of it.
 
 mod capi;
+mod deviation;
 mod encoder;
 mod errors;
 mod event;
@@ -14,6 +15,8 @@ mod _native {
 
     use super::encoder::{model_dump_json, official_encode};
 
+    #[pymodule_export]
+    use super::deviation::Deviation;
     #[pymodule_export]
     use super::encoder::{EventEncoder, to_json};
     #[pymodule_export]

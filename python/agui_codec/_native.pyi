@@ -1,7 +1,7 @@
 """The native half of agui_codec. Import the names from ``agui_codec`` itself."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, final
 
 from ag_ui.core.events import BaseEvent
 from typing_extensions import Self
@@ -12,6 +12,14 @@ SSE_MEDIA_TYPE: Final[str]
 __version__: Final[str]
 
 class AGUIError(ValueError): ...
+
+@final
+class Deviation:
+    kind: Final[str]
+    event_type: Final[str | None]
+    path: Final[str]
+    detail: Final[str]
+    def __new__(cls, kind: str, event_type: str | None, path: str, detail: str) -> Self: ...
 
 class EncodeError(AGUIError):
     path: str
