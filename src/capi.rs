@@ -174,16 +174,14 @@ pub struct DictIter<'a, 'py> {
     dict: &'a Bound<'py, PyDict>,
     position: ffi::Py_ssize_t,
     len: usize,
+    left: usize,
 }
 
 impl<'a, 'py> DictIter<'a, 'py> {
     #[inline]
     pub fn new(dict: &'a Bound<'py, PyDict>) -> Self {
-        Self {
-            dict,
-            position: 0,
-            len: dict.len(),
-        }
+        let len = dict.len();
+        Self { dict, position: 0, len, left: len }
     }
 
     /// Whether the dict still has as many items as at the start. Python code that ran meanwhile
@@ -199,6 +197,8 @@ impl<'a, 'py> Iterator for DictIter<'a, 'py> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        // Saves the last call, which would only say that there is no more.
+        self.left = self.left.checked_sub(1)?;
         let mut key = std::ptr::null_mut();
         let mut value = std::ptr::null_mut();
         // SAFETY: the dict is alive. `PyDict_Next` checks the position against the dict as it is
@@ -284,9 +284,7 @@ pub fn new_model<'py>(
     unsafe {
         let type_object = class.as_type_ptr();
         let Some(new) = (*type_object).tp_new else {
-            return Err(pyo3::exceptions::PyTypeError::new_err(
-                "the class has no instances",
-            ));
+            return Err(pyo3::exceptions::PyTypeError::new_err("the class has no instances"));
         };
         let model = new(type_object, arguments.as_ptr(), std::ptr::null_mut());
         let model = Bound::from_owned_ptr_or_err(py, model)?;

@@ -3,12 +3,12 @@
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple, PyType};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::capi;
-use crate::event::base_model;
 use crate::json::{Options, Writer, write_event, write_model};
 use crate::sse;
 
@@ -66,16 +66,9 @@ impl EventEncoder {
     #[inline]
     fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
         match self.settings.get() {
-            Some(Settings {
-                default: None,
-                drop_raw_event: false,
-            })
-            | None => Options::default(),
+            Some(Settings { default: None, drop_raw_event: false }) | None => Options::default(),
             Some(settings) => Options {
-                default: settings
-                    .default
-                    .as_ref()
-                    .map(|default| default.bind(py).clone()),
+                default: settings.default.as_ref().map(|default| default.bind(py).clone()),
                 drop_raw_event: settings.drop_raw_event,
             },
         }
@@ -100,9 +93,7 @@ impl EventEncoder {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self {
-            settings: OnceLock::new(),
-        }
+        Self { settings: OnceLock::new() }
     }
 
     #[pyo3(signature = (accept=None, *, default=None, drop_raw_event=false))]
@@ -114,10 +105,7 @@ impl EventEncoder {
     ) {
         let _ = accept;
         // A second call of `__init__` changes nothing.
-        let _ = self.settings.set(Settings {
-            default,
-            drop_raw_event,
-        });
+        let _ = self.settings.set(Settings { default, drop_raw_event });
     }
 
     /// The keyword arguments of `__init__`, for copying and pickling.
@@ -135,10 +123,7 @@ impl EventEncoder {
     /// by its owner.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self.settings.get() {
-            Some(Settings {
-                default: Some(default),
-                ..
-            }) => visit.call(default),
+            Some(Settings { default: Some(default), .. }) => visit.call(default),
             _ => Ok(()),
         }
     }
@@ -162,10 +147,17 @@ impl EventEncoder {
         py: Python<'py>,
         event: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        with_writer(
-            |writer| frame(writer, event, &self.options(py)),
-            |writer| to_str(py, writer),
-        )
+        with_writer(|writer| frame(writer, event, &self.options(py)), |writer| to_str(py, writer))
+    }
+
+    /// What the official `encode` calls; subclasses of it override this.
+    #[pyo3(signature = (event))]
+    fn _encode_sse<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.encode_sse(py, event)
     }
 
     #[pyo3(signature = (event))]
@@ -217,15 +209,21 @@ pub fn official_encode<'py>(
     encoder: &Bound<'py, PyAny>,
     event: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    static OFFICIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let official = OFFICIAL.import(py, "ag_ui.encoder", "EventEncoder")?;
+    if capi::type_key(encoder) != capi::class_key(official) {
+        // A subclass may do its own framing there, which the official `encode` would use.
+        let name = intern!(py, "_encode_sse");
+        if !encoder.get_type().getattr(name)?.is(&official.getattr(name)?) {
+            return encoder.call_method1(name, (event,));
+        }
+    }
     let ours = capi::instance_dict(encoder)
         .and_then(|attributes| capi::dict_get(&attributes, intern!(py, "_agui_codec")));
     if let Some(ours) = ours {
         return ours.cast::<EventEncoder>()?.get().encode(py, event);
     }
-    with_writer(
-        |writer| frame(writer, event, &Options::default()),
-        |writer| to_str(py, writer),
-    )
+    with_writer(|writer| frame(writer, event, &Options::default()), |writer| to_str(py, writer))
 }
 
 /// `BaseModel.model_dump_json` of the SDK's events. With exactly `by_alias=True` it is ours.
@@ -257,7 +255,7 @@ pub fn model_dump_json<'py>(
             return Ok(text);
         }
     }
-    let official = base_model(py)?.getattr(intern!(py, "model_dump_json"))?;
+    let official = crate::event::model_dump_json(py)?;
     let mut all = vec![event.clone()];
     all.extend(args.iter());
     official.call(PyTuple::new(py, all)?, kwargs)

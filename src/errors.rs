@@ -40,11 +40,7 @@ pub struct Fault {
 impl Fault {
     #[cold]
     pub fn new(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-            steps: Vec::new(),
-            cause: None,
-        }
+        Self { reason: reason.into(), steps: Vec::new(), cause: None }
     }
 
     /// The path in the notation of the field: `messages[2].metadata.key`.
@@ -69,11 +65,8 @@ impl Fault {
     #[cold]
     pub fn into_encode_error(self, py: Python<'_>) -> PyErr {
         let path = self.path();
-        let message = if path.is_empty() {
-            self.reason
-        } else {
-            format!("{path}: {}", self.reason)
-        };
+        let message =
+            if path.is_empty() { self.reason } else { format!("{path}: {}", self.reason) };
         let error = EncodeError::new_err(message);
         error.set_cause(py, self.cause);
         if let Err(failed) = error.value(py).setattr("path", PyString::new(py, &path)) {

@@ -42,15 +42,12 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::event::Registry::fill(module.py())?;
         super::errors::add_to(module)?;
+        let dump = wrap_pyfunction!(model_dump_json, module)?;
+        super::event::set_our_model_dump_json(&dump);
         // These two are put on classes by `install()`.
-        for function in [
-            wrap_pyfunction!(official_encode, module)?,
-            wrap_pyfunction!(model_dump_json, module)?,
-        ] {
-            module.add(
-                function.getattr("__name__")?.cast_into::<PyString>()?,
-                super::capi::instance_method(&function)?,
-            )?;
+        for function in [dump, wrap_pyfunction!(official_encode, module)?] {
+            let name = function.getattr("__name__")?.cast_into::<PyString>()?;
+            module.add(name, super::capi::instance_method(&function)?)?;
         }
         Ok(())
     }

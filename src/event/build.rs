@@ -85,11 +85,7 @@ impl<'py> Builder<'py> {
             (registry.fields_set.bind(py), self.given.as_any()),
             (registry.private.bind(py), &none),
         ];
-        Ok(capi::new_model(
-            self.plan.class.bind(py),
-            &self.fields,
-            slots,
-        )?)
+        Ok(capi::new_model(self.plan.class.bind(py), &self.fields, slots)?)
     }
 }
 
@@ -110,11 +106,7 @@ fn accept<'py>(
         Shape::Any => true,
         Shape::Bool => capi::is_exact_bool(value),
         Shape::Nullable(inner) => {
-            return if value.is_none() {
-                Ok(None)
-            } else {
-                accept(inner, value)
-            };
+            return if value.is_none() { Ok(None) } else { accept(inner, value) };
         }
         Shape::Int(bounds) => match (value.cast_exact::<PyInt>(), bounds) {
             (Ok(_), Bounds::None) => true,
@@ -133,24 +125,14 @@ fn accept<'py>(
                 DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key))
             });
             // The validator makes a dict of its own, too.
-            return if only_str {
-                Ok(Some(dict.copy()?.into_any()))
-            } else {
-                Err(Surprise)
-            };
+            return if only_str { Ok(Some(dict.copy()?.into_any())) } else { Err(Surprise) };
         }
         Shape::Literal(choices) => {
             if choices.iter().any(|(_, object)| value.is(object)) {
                 return Ok(None);
             }
-            let text = value
-                .cast_exact::<PyString>()
-                .map_err(|_| Surprise)?
-                .to_str()?;
-            let choice = choices
-                .iter()
-                .find(|(choice, _)| **choice == *text)
-                .ok_or(Surprise)?;
+            let text = value.cast_exact::<PyString>().map_err(|_| Surprise)?.to_str()?;
+            let choice = choices.iter().find(|(choice, _)| **choice == *text).ok_or(Surprise)?;
             return Ok(Some(choice.1.bind(value.py()).clone()));
         }
         Shape::Model(cell) => {
@@ -160,16 +142,9 @@ fn accept<'py>(
             }
             cell.plan_for(capi::type_key(value)).is_some()
         }
-        Shape::Tagged {
-            discriminator,
-            choices,
-        } => {
+        Shape::Tagged { discriminator, choices } => {
             let Ok(dict) = value.cast_exact::<PyDict>() else {
-                return if is_member(value, choices) {
-                    Ok(None)
-                } else {
-                    Err(Surprise)
-                };
+                return if is_member(value, choices) { Ok(None) } else { Err(Surprise) };
             };
             let key = PyString::intern(value.py(), discriminator);
             let tag = capi::dict_get(dict, &key).ok_or(Surprise)?;
@@ -189,11 +164,7 @@ fn accept<'py>(
             return Ok(Some(own.into_any()));
         }
         Shape::StrOrList(list) => {
-            return if capi::is_exact_str(value) {
-                Ok(None)
-            } else {
-                accept(list, value)
-            };
+            return if capi::is_exact_str(value) { Ok(None) } else { accept(list, value) };
         }
         Shape::Unknown => false,
     };
@@ -219,10 +190,7 @@ fn is_member(value: &Bound<'_, PyAny>, choices: &[(Box<str>, &'static super::Cel
 /// RFC 6901 section 3: empty, or tokens that each follow a slash, with `~` only as `~0` or `~1`.
 fn is_json_pointer(pointer: &str) -> bool {
     (pointer.is_empty() || pointer.starts_with('/'))
-        && pointer
-            .split('~')
-            .skip(1)
-            .all(|after| after.starts_with(['0', '1']))
+        && pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']))
 }
 
 /// The model of `plan` with the entries of a dict, which is what validating the dict would give.
@@ -255,9 +223,7 @@ pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Boun
     let registry = registry();
     let kind =
         capi::dict_get(&dict, registry.type_key.bind(py)).and_then(|kind| registry.kind(&kind));
-    let plan = kind
-        .and_then(|kind| registry.event(Some(kind)))
-        .filter(|plan| plan.is_current());
+    let plan = kind.and_then(|kind| registry.event(Some(kind))).filter(|plan| plan.is_current());
     if let Some(plan) = plan
         && let Ok(model) = model(&dict, plan)
     {
@@ -265,18 +231,9 @@ pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Boun
     }
     static VALIDATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let validate = VALIDATE.get_or_try_init(py, || {
-        let union = py
-            .import(intern!(py, "ag_ui.core.events"))?
-            .getattr(intern!(py, "Event"))?;
-        let adapter = py
-            .import(intern!(py, "pydantic"))?
-            .getattr(intern!(py, "TypeAdapter"))?;
-        PyResult::Ok(
-            adapter
-                .call1((union,))?
-                .getattr(intern!(py, "validate_python"))?
-                .unbind(),
-        )
+        let union = py.import(intern!(py, "ag_ui.core.events"))?.getattr(intern!(py, "Event"))?;
+        let adapter = py.import(intern!(py, "pydantic"))?.getattr(intern!(py, "TypeAdapter"))?;
+        PyResult::Ok(adapter.call1((union,))?.getattr(intern!(py, "validate_python"))?.unbind())
     })?;
     validate.bind(py).call1((dict,))
 }

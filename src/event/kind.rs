@@ -58,10 +58,7 @@ impl EventKind {
     /// The kind whose `type` this is.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         // Few names share a length, so this compares one or two whole names.
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.name().as_bytes() == name)
+        Self::ALL.iter().copied().find(|kind| kind.name().as_bytes() == name)
     }
 }
 

@@ -8,6 +8,9 @@ mod registry;
 mod view;
 
 pub use kind::EventKind;
-pub use plan::{Bounds, Cell, Field, Plan, Shape, Spelling, base_model};
+pub use plan::{
+    Bounds, Cell, Field, Plan, Shape, Spelling, base_model, model_dump_json,
+    set_our_model_dump_json,
+};
 pub use registry::{Registry, registry};
 pub use view::{Entry, Surprise, View};

@@ -175,8 +175,7 @@ impl Plan {
         if let Some(at) = self.find(key, expected, Spelling::Wire) {
             return Some((at, Spelling::Wire));
         }
-        self.find_text(key, Spelling::Model)
-            .map(|at| (at, Spelling::Model))
+        self.find_text(key, Spelling::Model).map(|at| (at, Spelling::Model))
     }
 
     /// The value of the tag field on the wire.
@@ -200,13 +199,24 @@ pub enum Spelling {
 /// which calls it).
 fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = class.py();
-    let name = intern!(py, "model_dump_json");
-    let own = class.getattr(name)?;
-    if own.is(&base_model(py)?.getattr(name)?) {
-        return Ok(true);
-    }
-    let module = own.getattr(intern!(py, "__module__"))?;
-    Ok(module.eq(intern!(py, "agui_codec._native"))?)
+    let own = class.getattr(intern!(py, "model_dump_json"))?;
+    Ok(own.is(model_dump_json(py)?) || OURS.get(py).is_some_and(|ours| own.is(ours)))
+}
+
+/// `BaseModel.model_dump_json`, as it was when this module was imported.
+pub fn model_dump_json(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static OFFICIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let official = OFFICIAL.get_or_try_init(py, || {
+        PyResult::Ok(base_model(py)?.getattr(intern!(py, "model_dump_json"))?.unbind())
+    })?;
+    Ok(official.bind(py))
+}
+
+static OURS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Names the function that `install()` puts in the place of `BaseModel.model_dump_json`.
+pub fn set_our_model_dump_json(function: &Bound<'_, PyAny>) {
+    let _ = OURS.set(function.py(), function.clone().unbind());
 }
 
 pub fn base_model(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
@@ -230,9 +240,7 @@ fn get_str(schema: &Schema<'_>, key: &str) -> PyResult<String> {
 }
 
 fn truthy(schema: &Schema<'_>, key: &str) -> PyResult<bool> {
-    schema
-        .get_item(key)?
-        .map_or(Ok(false), |value| value.is_truthy())
+    schema.get_item(key)?.map_or(Ok(false), |value| value.is_truthy())
 }
 
 /// Refuses a schema node with a key that is not in `known`.
@@ -260,17 +268,10 @@ impl<'a, 'py> Learner<'a, 'py> {
     /// `base` is the SDK's base model, from which all its classes inherit the serializer.
     pub fn new(classes: &'a mut Classes, base: &Bound<'py, PyType>) -> PyResult<Self> {
         let py = base.py();
-        let omit = base
-            .getattr("__dict__")?
-            .get_item("_omit_fields_without_value")?;
+        let omit = base.getattr("__dict__")?.get_item("_omit_fields_without_value")?;
         // A class attribute behind pydantic's descriptor proxy, or the bare function.
         let omit = omit.getattr("wrapped").unwrap_or(omit);
-        Ok(Self {
-            py,
-            classes,
-            omit,
-            definitions: PyDict::new(py),
-        })
+        Ok(Self { py, classes, omit, definitions: PyDict::new(py) })
     }
 
     /// The cell of `class`, learning the class if it is new.
@@ -282,10 +283,8 @@ impl<'a, 'py> Learner<'a, 'py> {
         let schema = class.getattr("__pydantic_core_schema__")?;
         let outer = std::mem::replace(&mut self.definitions, PyDict::new(self.py));
         let cell = self.classes.insert(class);
-        let plan = schema
-            .cast_into::<PyDict>()
-            .map_err(PyErr::from)
-            .and_then(|s| self.root(class, &s));
+        let plan =
+            schema.cast_into::<PyDict>().map_err(PyErr::from).and_then(|s| self.root(class, &s));
         self.definitions = outer;
         if let Ok(plan) = plan {
             let _ = cell.plan.set(plan);
@@ -297,8 +296,7 @@ impl<'a, 'py> Learner<'a, 'py> {
         if get_str(schema, "type")? == "definitions" {
             for definition in get(schema, "definitions")?.try_iter()? {
                 let definition = definition?;
-                self.definitions
-                    .set_item(definition.get_item("ref")?, definition)?;
+                self.definitions.set_item(definition.get_item("ref")?, definition)?;
             }
             let inner = get(schema, "schema")?.cast_into::<PyDict>()?;
             let inner = self.resolve(inner)?;
@@ -312,9 +310,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             return Ok(schema);
         }
         let target = self.definitions.get_item(get(&schema, "schema_ref")?)?;
-        Ok(target
-            .ok_or_else(|| unknown("schema_ref"))?
-            .cast_into::<PyDict>()?)
+        Ok(target.ok_or_else(|| unknown("schema_ref"))?.cast_into::<PyDict>()?)
     }
 
     fn plan(&mut self, class: &Bound<'py, PyType>, schema: &Schema<'py>) -> PyResult<Plan> {
@@ -364,10 +360,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             return Err(unknown("model_dump_json"));
         }
         let model_fields = get(schema, "schema")?.cast_into::<PyDict>()?;
-        only_keys(
-            &model_fields,
-            &["type", "fields", "model_name", "computed_fields"],
-        )?;
+        only_keys(&model_fields, &["type", "fields", "model_name", "computed_fields"])?;
         if get_str(&model_fields, "type")? != "model-fields"
             || truthy(&model_fields, "computed_fields")?
         {
@@ -380,9 +373,7 @@ impl<'a, 'py> Learner<'a, 'py> {
         let tag = fields.iter().position(|field| {
             matches!(&*field.name_text, "type" | "role" | "op") && field.constant.is_some()
         });
-        let raw_event = fields
-            .iter()
-            .position(|field| &*field.name_text == "raw_event");
+        let raw_event = fields.iter().position(|field| &*field.name_text == "raw_event");
         let defaults = PyDict::new(self.py);
         for field in &fields {
             defaults.set_item(&field.name, &field.default)?;
@@ -406,13 +397,7 @@ impl<'a, 'py> Learner<'a, 'py> {
     fn field(&mut self, name: String, schema: &Schema<'py>) -> PyResult<Field> {
         only_keys(
             schema,
-            &[
-                "type",
-                "schema",
-                "metadata",
-                "serialization_alias",
-                "validation_alias",
-            ],
+            &["type", "schema", "metadata", "serialization_alias", "validation_alias"],
         )?;
         let alias = match schema.get_item("serialization_alias")? {
             Some(alias) => alias.extract()?,
@@ -439,13 +424,7 @@ impl<'a, 'py> Learner<'a, 'py> {
         let constant = match &shape {
             Shape::Literal(choices) if choices.len() == 1 && !omit_none => {
                 // The SDK's tags are plain upper- or lower-case words: nothing to escape.
-                Some(
-                    [
-                        prefix.as_slice(),
-                        format!("\"{}\"", choices[0].0).as_bytes(),
-                    ]
-                    .concat(),
-                )
+                Some([prefix.as_slice(), format!("\"{}\"", choices[0].0).as_bytes()].concat())
             }
             _ => None,
         };
@@ -465,9 +444,7 @@ impl<'a, 'py> Learner<'a, 'py> {
     /// A node of the schema. What is not known becomes [`Shape::Unknown`], so that one odd field
     /// costs the speed of events that use it and nothing else.
     fn shape(&mut self, schema: Schema<'py>) -> PyResult<Shape> {
-        Ok(self
-            .known_shape(&self.resolve(schema)?)
-            .unwrap_or(Shape::Unknown))
+        Ok(self.known_shape(&self.resolve(schema)?).unwrap_or(Shape::Unknown))
     }
 
     fn known_shape(&mut self, schema: &Schema<'py>) -> PyResult<Shape> {
@@ -495,10 +472,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             "bool" => only_keys(schema, &["type", "metadata"]).map(|()| Shape::Bool),
             "any" => only_keys(schema, &["type", "metadata"]).map(|()| Shape::Any),
             "dict" => {
-                only_keys(
-                    schema,
-                    &["type", "keys_schema", "values_schema", "metadata"],
-                )?;
+                only_keys(schema, &["type", "keys_schema", "values_schema", "metadata"])?;
                 let keys = self.shape(inner("keys_schema")?)?;
                 let values = self.shape(inner("values_schema")?)?;
                 match (keys, values) {
@@ -523,13 +497,8 @@ impl<'a, 'py> Learner<'a, 'py> {
             }
             "list" => {
                 only_keys(schema, &["type", "items_schema", "min_length", "metadata"])?;
-                let min = schema
-                    .get_item("min_length")?
-                    .map_or(Ok(0), |min| min.extract())?;
-                Ok(Shape::List {
-                    item: Box::new(self.shape(inner("items_schema")?)?),
-                    min,
-                })
+                let min = schema.get_item("min_length")?.map_or(Ok(0), |min| min.extract())?;
+                Ok(Shape::List { item: Box::new(self.shape(inner("items_schema")?)?), min })
             }
             "union" => {
                 only_keys(schema, &["type", "choices", "metadata"])?;
@@ -549,14 +518,7 @@ impl<'a, 'py> Learner<'a, 'py> {
                 // By attributes are read objects that are neither models nor dicts.
                 only_keys(
                     schema,
-                    &[
-                        "type",
-                        "choices",
-                        "discriminator",
-                        "metadata",
-                        "strict",
-                        "from_attributes",
-                    ],
+                    &["type", "choices", "discriminator", "metadata", "strict", "from_attributes"],
                 )?;
                 if truthy(schema, "strict")? {
                     return Err(unknown("strict"));
@@ -567,10 +529,7 @@ impl<'a, 'py> Learner<'a, 'py> {
                     choices.push((tag.extract::<String>()?.into(), self.model(&choice)?));
                 }
                 let discriminator = get_str(schema, "discriminator")?.into();
-                Ok(Shape::Tagged {
-                    discriminator,
-                    choices,
-                })
+                Ok(Shape::Tagged { discriminator, choices })
             }
             "model" => self.model(schema).map(Shape::Model),
             other => Err(unknown(other)),
@@ -621,8 +580,5 @@ pub fn floats_agree(to_json: &Bound<'_, PyAny>) -> PyResult<bool> {
             return Ok(false);
         }
     }
-    Ok(to_json
-        .call1((PyBool::new(to_json.py(), true),))?
-        .extract::<Vec<u8>>()?
-        == b"true")
+    Ok(to_json.call1((PyBool::new(to_json.py(), true),))?.extract::<Vec<u8>>()? == b"true")
 }

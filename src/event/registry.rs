@@ -60,10 +60,7 @@ impl Registry {
         let mut events = [base_event; EventKind::COUNT];
         // The members of the union are the event classes, whatever they are called.
         let union = core.getattr("Event")?;
-        let members = py
-            .import("typing")?
-            .call_method1("get_args", (union,))?
-            .get_item(0)?;
+        let members = py.import("typing")?.call_method1("get_args", (union,))?.get_item(0)?;
         let members = py.import("typing")?.call_method1("get_args", (members,))?;
         for class in members.try_iter()? {
             let cell = learner.class(&class?.cast_into()?)?;
@@ -122,14 +119,11 @@ impl Registry {
         }
     }
 
-    /// The kind that a `type` names: a member of `EventType`, or its value as an exact str.
+    /// The kind that a `type` names: a member of `EventType`, or its value as a str.
     #[inline]
     pub fn kind(&self, value: &Bound<'_, PyAny>) -> Option<EventKind> {
         if let Some(kind) = self.kinds.get(value.as_ptr() as usize) {
             return Some(kind);
-        }
-        if !capi::is_exact_str(value) {
-            return None;
         }
         match capi::text(value.cast().ok()?) {
             capi::Text::Ascii(name) => EventKind::from_name(name),
@@ -146,10 +140,7 @@ impl Registry {
         let capi::Text::Ascii(text) = capi::text(tag) else {
             return None;
         };
-        choices
-            .iter()
-            .find(|(name, _)| name.as_bytes() == text)
-            .map(|(_, cell)| *cell)
+        choices.iter().find(|(name, _)| name.as_bytes() == text).map(|(_, cell)| *cell)
     }
 
     /// What was not learned, as `Class` or `Class.field`: pydantic treats it, slowly. Nothing, with
@@ -157,10 +148,7 @@ impl Registry {
     pub fn unlearned(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let mut unlearned = Vec::new();
         for (cell, class) in self.classes.cells.iter().zip(&self.classes.map.objects) {
-            let class = class
-                .bind(py)
-                .getattr(intern!(py, "__name__"))?
-                .extract::<String>()?;
+            let class = class.bind(py).getattr(intern!(py, "__name__"))?.extract::<String>()?;
             match cell.plan.get() {
                 None => unlearned.push(class),
                 Some(plan) => unlearned.extend(
@@ -190,10 +178,8 @@ impl Classes {
 
     pub fn insert(&mut self, class: &Bound<'_, PyType>) -> &'static Cell {
         // Cells live as long as the process, like the classes that they are about.
-        let cell: &'static Cell = Box::leak(Box::new(Cell {
-            key: capi::class_key(class),
-            plan: OnceLock::new(),
-        }));
+        let cell: &'static Cell =
+            Box::leak(Box::new(Cell { key: capi::class_key(class), plan: OnceLock::new() }));
         self.map.insert(class.clone().into_any(), cell);
         self.cells.push(cell);
         cell
@@ -209,10 +195,7 @@ struct PointerMap<T> {
 
 impl<T> Default for PointerMap<T> {
     fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            objects: Vec::new(),
-        }
+        Self { slots: Vec::new(), objects: Vec::new() }
     }
 }
 

@@ -44,23 +44,13 @@ impl<'py> View<'py> {
         } else {
             return Err(Surprise);
         };
-        Ok(Self {
-            plan,
-            spelling: Spelling::Model,
-            fields,
-            extra,
-        })
+        Ok(Self { plan, spelling: Spelling::Model, fields, extra })
     }
 
     /// A wire dict that is to be read as the plan says.
     #[inline]
     pub fn of_wire(dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Self {
-        Self {
-            plan,
-            spelling: Spelling::Wire,
-            fields: dict.clone(),
-            extra: None,
-        }
+        Self { plan, spelling: Spelling::Wire, fields: dict.clone(), extra: None }
     }
 
     /// An event in either spelling: a model of exactly an SDK class, or a wire dict. A wire dict of
@@ -180,20 +170,12 @@ impl<'py> View<'py> {
     /// means absence is absence.
     pub fn get(&self, alias: &str) -> Option<Bound<'py, PyAny>> {
         let py = self.fields.py();
-        let field = self
-            .plan
-            .fields
-            .iter()
-            .find(|field| &*field.alias_text == alias)?;
+        let field = self.plan.fields.iter().find(|field| &*field.alias_text == alias)?;
         let value = match self.spelling {
             Spelling::Model => capi::dict_get(&self.fields, field.name.bind(py)),
             Spelling::Wire => capi::dict_get(&self.fields, field.alias.bind(py))
                 .or_else(|| capi::dict_get(&self.fields, field.name.bind(py))),
         }?;
-        if field.omit_none && value.is_none() {
-            None
-        } else {
-            Some(value)
-        }
+        if field.omit_none && value.is_none() { None } else { Some(value) }
     }
 }

@@ -67,6 +67,16 @@ unsafe fn copy_clean(out: &mut Vec<u8>, text: &[u8]) -> usize {
             }
             at += 16;
         }
+        // The last bytes of a long text once more, in a step that overlaps the one before: they
+        // are then clean or have been copied, and are copied again to the same place.
+        #[cfg(target_arch = "x86_64")]
+        if len >= 16 && at < len {
+            let last = len - 16;
+            let found = sse2::step(source.add(last), target.add(last));
+            let at = if found == 0 { len } else { last + found.trailing_zeros() as usize };
+            out.set_len(start + at);
+            return at;
+        }
         while len - at >= 8 {
             let word = source.add(at).cast::<[u8; 8]>().read();
             target.add(at).cast::<[u8; 8]>().write(word);
@@ -77,6 +87,28 @@ unsafe fn copy_clean(out: &mut Vec<u8>, text: &[u8]) -> usize {
                 return at;
             }
             at += 8;
+        }
+        if len >= 8 && at < len {
+            let last = len - 8;
+            let word = source.add(last).cast::<[u8; 8]>().read();
+            target.add(last).cast::<[u8; 8]>().write(word);
+            let found = swar::step(u64::from_le_bytes(word));
+            let at = if found == 0 { len } else { last + found.trailing_zeros() as usize / 8 };
+            out.set_len(start + at);
+            return at;
+        }
+        if len >= 4 && len < 8 {
+            // Two halves that may overlap make one word.
+            let low = source.cast::<[u8; 4]>().read();
+            let high = source.add(len - 4).cast::<[u8; 4]>().read();
+            let word =
+                u64::from(u32::from_le_bytes(low)) | u64::from(u32::from_le_bytes(high)) << 32;
+            if swar::step(word) == 0 {
+                target.cast::<[u8; 4]>().write(low);
+                target.add(len - 4).cast::<[u8; 4]>().write(high);
+                out.set_len(start + len);
+                return len;
+            }
         }
         while at < len {
             let byte = *source.add(at);
@@ -235,10 +267,7 @@ mod tests {
 
     #[test]
     fn every_byte_at_every_place() {
-        for special in (0..0x80u8)
-            .map(char::from)
-            .chain(['é', '漢', '😀', '\u{2028}'])
-        {
+        for special in (0..0x80u8).map(char::from).chain(['é', '漢', '😀', '\u{2028}']) {
             for before in 0..40 {
                 for after in [0, 1, 7, 8, 15, 16, 17] {
                     let text = format!("{}{special}{}", "a".repeat(before), "b".repeat(after));
@@ -269,10 +298,7 @@ mod tests {
     #[test]
     fn surrogates_are_refused() {
         for code in [0xd800u32, 0xdbff, 0xdc00, 0xdfff] {
-            assert_eq!(
-                push_code_points(&mut Vec::new(), &[97, code]),
-                Err(LoneSurrogate)
-            );
+            assert_eq!(push_code_points(&mut Vec::new(), &[97, code]), Err(LoneSurrogate));
         }
     }
 }

@@ -4,6 +4,7 @@ mod document;
 mod escape;
 pub mod number;
 mod official;
+mod wire;
 mod writer;
 
 pub use document::{Options, write_event, write_model};

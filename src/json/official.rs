@@ -6,8 +6,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
 
 use super::document::Options;
+use crate::capi;
 use crate::errors::{Fault, Step};
-use crate::event::registry;
+use crate::event::{base_model, registry};
 
 /// What `event.model_dump_json(by_alias=True)` answers or raises.
 pub fn document<'py>(
@@ -23,10 +24,67 @@ pub fn document<'py>(
     if options.drop_raw_event {
         arguments.set_item(intern!(py, "exclude"), PySet::new(py, ["raw_event"])?)?;
     }
-    let text = event.call_method(intern!(py, "model_dump_json"), (), Some(&arguments))?;
+    let text = if is_deep(event, 0) {
+        on_large_stack(event, &arguments)?
+    } else {
+        event.call_method(intern!(py, "model_dump_json"), (), Some(&arguments))?
+    };
     text.cast_into::<PyString>().map_err(|error| {
-        PyTypeError::new_err(format!("model_dump_json of {}: {error}", event.get_type()))
+        PyTypeError::new_err(format!("model_dump_json of {}: {error}", type_name(event)))
     })
+}
+
+/// So many levels pydantic writes on any stack. At about a kilobyte each, its limit of 254 is too
+/// much for the stack of a small thread, and it crashes there.
+const SHALLOW: u32 = 64;
+const LARGE_STACK: usize = 4 << 20;
+
+/// Whether lists, tuples, dicts and fields of models nest deeper than [`SHALLOW`].
+fn is_deep(value: &Bound<'_, PyAny>, depth: u32) -> bool {
+    if depth > SHALLOW {
+        return true;
+    }
+    if let Ok(dict) = value.cast::<PyDict>() {
+        dict.copy().is_ok_and(|copy| copy.values().iter().any(|inner| is_deep(&inner, depth + 1)))
+    } else if let Ok(list) = value.cast::<PyList>() {
+        list.to_tuple().iter().any(|inner| is_deep(&inner, depth + 1))
+    } else if let Ok(tuple) = value.cast::<PyTuple>() {
+        tuple.iter().any(|inner| is_deep(&inner, depth + 1))
+    } else if is_model(value) {
+        // The dictionary is not a level of its own.
+        capi::instance_dict(value).is_some_and(|fields| is_deep(&fields, depth))
+    } else {
+        false
+    }
+}
+
+fn is_model(value: &Bound<'_, PyAny>) -> bool {
+    base_model(value.py()).and_then(|base| value.is_instance(base)).unwrap_or(false)
+}
+
+#[cold]
+fn on_large_stack<'py>(
+    event: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = event.py();
+    let (event, arguments) = (event.clone().unbind(), arguments.clone().unbind());
+    let call = move || {
+        Python::attach(|py| {
+            event
+                .bind(py)
+                .call_method("model_dump_json", (), Some(arguments.bind(py)))
+                .map(Bound::unbind)
+        })
+    };
+    let answer = py.detach(|| {
+        let thread = std::thread::Builder::new().stack_size(LARGE_STACK).spawn(call);
+        thread.map(std::thread::JoinHandle::join)
+    })?;
+    match answer {
+        Ok(text) => text.map(|text| text.into_bound(py)),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
 }
 
 /// The JSON of a value inside a wire dict: what pydantic writes for it inside an event.
@@ -41,11 +99,7 @@ pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<String, 
             type_name(&culprit),
             cause.value(py)
         );
-        Fault {
-            reason,
-            steps,
-            cause: Some(cause),
-        }
+        Fault { reason, steps, cause: Some(cause) }
     })
 }
 
@@ -55,23 +109,13 @@ fn in_event(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<String>
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "name"), intern!(py, ""))?;
     arguments.set_item(intern!(py, "value"), value)?;
-    let event = registry()
-        .custom_event
-        .bind(py)
-        .call((), Some(&arguments))?;
-    let text = document(
-        &event,
-        &Options {
-            drop_raw_event: false,
-            default: options.default.clone(),
-        },
-    )?;
+    let event = registry().custom_event.bind(py).call((), Some(&arguments))?;
+    let text =
+        document(&event, &Options { drop_raw_event: false, default: options.default.clone() })?;
     let json = text.to_str()?;
     let inner = json.strip_prefix(r#"{"type":"CUSTOM","name":"","value":"#);
     let inner = inner.and_then(|rest| rest.strip_suffix('}'));
-    inner
-        .map(str::to_owned)
-        .ok_or_else(|| PyValueError::new_err(json.to_owned()))
+    inner.map(str::to_owned).ok_or_else(|| PyValueError::new_err(json.to_owned()))
 }
 
 /// Follows the containers down to the value that cannot be written.
@@ -100,33 +144,19 @@ fn first_refused<'py>(
     options: &Options<'py>,
 ) -> Option<(Step, Bound<'py, PyAny>)> {
     if let Ok(dict) = container.cast::<PyDict>() {
-        let (key, value) = dict
-            .copy()
-            .ok()?
-            .into_iter()
-            .find(|(_, value)| in_event(value, options).is_err())?;
-        let key = key
-            .str()
-            .map_or_else(|_| "?".into(), |key| key.to_string_lossy().into_owned());
+        let (key, value) =
+            dict.copy().ok()?.into_iter().find(|(_, value)| in_event(value, options).is_err())?;
+        let key = key.str().map_or_else(|_| "?".into(), |key| key.to_string_lossy().into_owned());
         return Some((Step::Key(key), value));
     }
     if !container.is_instance_of::<PyList>() && !container.is_instance_of::<PyTuple>() {
         return None;
     }
-    let items = container
-        .try_iter()
-        .ok()?
-        .collect::<PyResult<Vec<_>>>()
-        .ok()?;
-    let at = items
-        .iter()
-        .position(|item| in_event(item, options).is_err())?;
+    let items = container.try_iter().ok()?.collect::<PyResult<Vec<_>>>().ok()?;
+    let at = items.iter().position(|item| in_event(item, options).is_err())?;
     Some((Step::Index(at), items[at].clone()))
 }
 
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value
-        .get_type()
-        .fully_qualified_name()
-        .map_or_else(|_| "?".into(), |name| name.to_string())
+    value.get_type().fully_qualified_name().map_or_else(|_| "?".into(), |name| name.to_string())
 }

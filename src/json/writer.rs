@@ -22,6 +22,8 @@ pub const MAX_DEPTH: u32 = 254;
 pub enum Stop {
     /// Something that only pydantic knows how to write, or to refuse.
     Official,
+    /// More than [`MAX_DEPTH`] levels.
+    TooDeep,
     Fault(Box<Fault>),
 }
 
@@ -46,25 +48,26 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self {
-            bytes,
-            ascii: true,
-            depth: 0,
-            drop_raw_event: false,
-            registry: registry(),
+        Self { bytes, ascii: true, depth: 0, drop_raw_event: false, registry: registry() }
+    }
+
+    /// One level deeper. Whoever comes back from there takes it off `depth` again.
+    #[inline]
+    pub fn descend(&mut self) -> Written {
+        if self.depth == MAX_DEPTH {
+            return Err(Stop::TooDeep);
         }
+        self.depth += 1;
+        Ok(())
     }
 
     /// One level deeper, `write`, and back.
     #[inline]
     fn nested(&mut self, write: impl FnOnce(&mut Self) -> Written) -> Written {
-        if self.depth == MAX_DEPTH {
-            return Err(Stop::Official);
-        }
-        self.depth += 1;
-        let written = write(self);
+        self.descend()?;
+        write(self)?;
         self.depth -= 1;
-        written
+        Ok(())
     }
 
     /// The first byte of what was written since `start` is the comma of a first entry. Makes it
@@ -102,11 +105,7 @@ impl Writer {
     /// The index of the field that is to be left out of this object.
     #[inline]
     pub fn dropped(&self, plan: &Plan) -> Option<usize> {
-        if self.drop_raw_event && self.depth == 1 {
-            plan.raw_event
-        } else {
-            None
-        }
+        if self.drop_raw_event && self.depth == 1 { plan.raw_event } else { None }
     }
 
     /// A declared field of a model, with its key. The value is not None where that means absence.
@@ -175,19 +174,11 @@ impl Writer {
             },
             Shape::StrOrList(list) => {
                 let is_str = capi::is_exact_str(value);
-                return if is_str {
-                    self.string(value)
-                } else {
-                    self.shape(list, value)
-                };
+                return if is_str { self.string(value) } else { self.shape(list, value) };
             }
             Shape::Unknown => false,
         };
-        if fits {
-            self.value(value)
-        } else {
-            Err(Stop::Official)
-        }
+        if fits { self.value(value) } else { Err(Stop::Official) }
     }
 
     /// A value with no declared shape, by what it is.
@@ -458,17 +449,11 @@ fn has_str_keys(value: &Bound<'_, PyAny>) -> bool {
     let Ok(dict) = value.cast::<PyDict>() else {
         return false;
     };
-    with_critical_section(dict, || {
-        DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key))
-    })
+    with_critical_section(dict, || DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key)))
 }
 
 fn bool_text(value: &Bound<'_, PyAny>) -> &'static [u8] {
-    if value.is_truthy().unwrap_or(false) {
-        b"true"
-    } else {
-        b"false"
-    }
+    if value.is_truthy().unwrap_or(false) { b"true" } else { b"false" }
 }
 
 /// The value of a member of an enum. It may run Python code: `value` is a property.

@@ -1,0 +1,236 @@
+//! Writing wire dicts. What the protocol describes is read by its description; everything else is
+//! payload, the user's own. That a value is of the declared type is not asked: a codec forwards,
+//! and only an enforcer judges.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use super::document::Options;
+use super::writer::{Stop, Writer, Written, is_constant};
+use super::{MAX_DEPTH, official};
+use crate::capi;
+use crate::errors::{Fault, Step};
+use crate::event::{Entry, Plan, Registry, Shape, Spelling, View, registry};
+
+pub struct Wire<'a, 'py> {
+    pub writer: &'a mut Writer,
+    pub options: &'a Options<'py>,
+}
+
+#[cold]
+fn fault(reason: impl Into<String>) -> Stop {
+    Stop::Fault(Box::new(Fault::new(reason)))
+}
+
+impl<'py> Wire<'_, 'py> {
+    pub fn event(&mut self, dict: &Bound<'py, PyDict>) -> Written {
+        let registry = registry();
+        let Some(kind_name) = capi::dict_get(dict, registry.type_key.bind(dict.py())) else {
+            return Err(fault("an event has a \"type\""));
+        };
+        let kind = registry.kind(&kind_name);
+        if kind.is_none() && !kind_name.is_instance_of::<PyString>() {
+            let reason = format!("a str is needed, not {}", official::type_name(&kind_name));
+            return Err(fault(reason).inside(Step::Key("type".into())));
+        }
+        // Every kind has a plan, unless the class has come to hold something unknown.
+        match registry.event(kind) {
+            Some(plan) => self.described(dict, plan),
+            None => self.payload(dict),
+        }
+    }
+
+    /// A dict in the place of an object of the protocol. One that is not exactly a dict with
+    /// exactly str for keys is read through a copy that is.
+    fn described(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Written {
+        let start = self.writer.bytes.len();
+        let depth = self.writer.depth;
+        if capi::is_exact_dict(dict) {
+            match self.object(dict, plan) {
+                Err(Stop::Official) => {}
+                written => return written,
+            }
+            self.writer.bytes.truncate(start);
+            self.writer.depth = depth;
+        }
+        self.object(&plain(dict).map_err(|fault| Stop::Fault(Box::new(fault)))?, plan)
+    }
+
+    fn object(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Written {
+        let view = View::of_wire(dict, plan);
+        let start = self.writer.bytes.len();
+        self.writer.descend()?;
+        let dropped = self.writer.dropped(plan);
+        view.entries(|entry| match entry {
+            Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
+            Entry::Field(_, field, value) => {
+                if let Some(constant) = &field.constant
+                    && is_constant(field, value)
+                {
+                    self.writer.bytes.extend_from_slice(constant);
+                    return Ok(());
+                }
+                let start = self.writer.bytes.len();
+                self.writer.bytes.extend_from_slice(&field.prefix);
+                if let Err(stop) = self.shape(&field.shape, value) {
+                    return Err(stop.inside(Step::Key(field.alias_text.to_string())));
+                }
+                self.writer.omit_null(start, field);
+                Ok(())
+            }
+            Entry::Extra(key, value) => {
+                if dropped.is_some() && plan.find(key, 0, Spelling::Model) == dropped {
+                    return Ok(());
+                }
+                self.writer.bytes.push(b',');
+                let written = self.payload(key).and_then(|()| {
+                    self.writer.bytes.push(b':');
+                    self.payload(value)
+                });
+                written.map_err(|stop| stop.inside(Step::Key(key.to_string())))
+            }
+        })?;
+        self.writer.depth -= 1;
+        self.writer.close(start, *b"{}");
+        Ok(())
+    }
+
+    /// A value in a described place.
+    #[inline]
+    fn shape(&mut self, shape: &'static Shape, value: &Bound<'py, PyAny>) -> Written {
+        if capi::is_exact_str(value) { self.payload(value) } else { self.nested(shape, value) }
+    }
+
+    fn nested(&mut self, shape: &'static Shape, value: &Bound<'py, PyAny>) -> Written {
+        match shape {
+            Shape::Nullable(inner) | Shape::StrOrList(inner) => self.shape(inner, value),
+            Shape::List { item, .. }
+                if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() =>
+            {
+                self.list(item, value)
+            }
+            Shape::Model(cell) => match (value.cast::<PyDict>(), cell.plan.get()) {
+                (Ok(dict), Some(plan)) => self.described(dict, plan),
+                _ => self.payload(value),
+            },
+            Shape::Tagged { discriminator, choices } => match value.cast::<PyDict>() {
+                Ok(dict) => {
+                    let key = PyString::intern(value.py(), discriminator);
+                    let cell =
+                        capi::dict_get(dict, &key).and_then(|tag| Registry::choice(choices, &tag));
+                    match cell.and_then(|cell| cell.plan.get()) {
+                        Some(plan) => self.described(dict, plan),
+                        None => self.payload(value),
+                    }
+                }
+                Err(_) => self.payload(value),
+            },
+            _ => self.payload(value),
+        }
+    }
+
+    fn list(&mut self, item: &'static Shape, value: &Bound<'py, PyAny>) -> Written {
+        let start = self.writer.bytes.len();
+        self.writer.descend()?;
+        // What the list or tuple holds now: code that runs meanwhile may change the list.
+        let items = match value.cast::<PyTuple>() {
+            Ok(tuple) => tuple.clone(),
+            Err(_) => value.cast::<PyList>().map_err(|_| Stop::Official)?.to_tuple(),
+        };
+        for (at, inner) in items.iter().enumerate() {
+            self.writer.bytes.push(b',');
+            self.shape(item, &inner).map_err(|stop| stop.inside(Step::Index(at)))?;
+        }
+        self.writer.depth -= 1;
+        self.writer.close(start, *b"[]");
+        Ok(())
+    }
+
+    /// A value that is the user's own.
+    #[inline]
+    fn payload(&mut self, value: &Bound<'py, PyAny>) -> Written {
+        let start = self.writer.bytes.len();
+        let depth = self.writer.depth;
+        match self.writer.value(value) {
+            Err(Stop::Official) => {
+                self.writer.bytes.truncate(start);
+                self.writer.depth = depth;
+                self.official_payload(value)
+            }
+            written => written,
+        }
+    }
+
+    #[cold]
+    fn official_payload(&mut self, value: &Bound<'py, PyAny>) -> Written {
+        let json =
+            official::value(value, self.options).map_err(|fault| Stop::Fault(Box::new(fault)))?;
+        if self.writer.depth + nesting(json.as_bytes()) > MAX_DEPTH {
+            return Err(Stop::TooDeep);
+        }
+        self.writer.ascii &= json.is_ascii();
+        self.writer.bytes.extend_from_slice(json.as_bytes());
+        Ok(())
+    }
+}
+
+/// An exact dict with exact str keys: the items in the dict's own order (that of an OrderedDict is
+/// not the one that the C-API sees), keys of a subclass of str by their text.
+#[cold]
+fn plain<'py>(dict: &Bound<'py, PyDict>) -> Result<Bound<'py, PyDict>, Fault> {
+    let py = dict.py();
+    let copy = || -> PyResult<Result<Bound<'py, PyDict>, Fault>> {
+        let exact = PyDict::new(py);
+        exact.update(dict.as_mapping())?;
+        let plain = PyDict::new(py);
+        for (key, value) in exact {
+            let Ok(key) = key.cast::<PyString>() else {
+                let found = official::type_name(&key);
+                return Ok(Err(Fault::new(format!("a key is a str, not {found}"))));
+            };
+            plain.set_item(PyString::new(py, &key.to_string_lossy()), value)?;
+        }
+        Ok(Ok(plain))
+    };
+    copy().unwrap_or_else(|cause| {
+        Err(Fault { cause: Some(cause), ..Fault::new("the dict cannot be read") })
+    })
+}
+
+/// How deep the containers of a JSON document nest.
+#[cold]
+fn nesting(json: &[u8]) -> u32 {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0u32, 0, false, false);
+    for &byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nesting;
+
+    #[test]
+    fn nesting_counts_containers_outside_strings() {
+        for (json, depth) in [
+            ("1", 0),
+            ("[]", 1),
+            (r#"{"a":[{}],"b":[]}"#, 3),
+            (r#"["[[{\"["]"#, 1),
+            ("[[],[[]]]", 3),
+        ] {
+            assert_eq!(nesting(json.as_bytes()), depth, "{json}");
+        }
+    }
+}
