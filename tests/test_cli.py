@@ -1,0 +1,335 @@
+"""The command line: in process where that shows it, as a process for pipes and signals."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ag_ui.encoder import EventEncoder as OfficialEncoder
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+import agui_codec
+from agui_codec import _commands, _demo
+from click.testing import CliRunner, Result
+
+COMMAND = [sys.executable, "-m", "agui_codec.cli"]
+posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes and signals")
+
+FRAMES = [OfficialEncoder().encode(event).encode() for event in _demo.run()]
+SSE = b"".join(FRAMES)
+JSONL = b"".join(frame[6:-1] for frame in FRAMES)
+
+
+def invoke(*arguments: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(_commands.cli, arguments, input=stdin)
+
+
+def encode(stdin: bytes, *options: str) -> Result:
+    return invoke("encode", "-", *options, stdin=stdin)
+
+
+# --- the group -----------------------------------------------------------------------------
+
+
+def test_help_names_the_commands():
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert {"demo", "encode", "bench"} <= set(result.output.split())
+
+
+def test_version():
+    assert agui_codec.__version__ in invoke("--version").output
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(missing):
+    code = f"import sys; sys.modules[{missing!r}] = None; from agui_codec.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert 'pip install "agui-codec[cli]"' in done.stderr
+
+
+def test_another_missing_module_is_not_taken_for_the_extra():
+    code = "import sys; sys.modules['ag_ui'] = None; from agui_codec.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ModuleNotFoundError" in done.stderr
+
+
+# --- demo and bench ------------------------------------------------------------------------
+
+
+def test_demo_shows_a_run_on_one_screen():
+    done = subprocess.run([*COMMAND, "demo"], capture_output=True, check=True)
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("= ") for line in lines) == len(FRAMES)
+    for word in ("REASONING", "TOOL_CALL_RESULT", "STATE_DELTA", "RUN_FINISHED", "faster"):
+        assert word in done.stdout.decode()
+    assert not done.stderr
+
+
+def test_demo_fails_when_a_frame_differs(monkeypatch):
+    class Other(OfficialEncoder):
+        def encode(self, event: Any) -> str:
+            return super().encode(event).replace("Let me ", "Let us ")
+
+    monkeypatch.setattr(_commands, "OfficialEncoder", Other)
+    result = invoke("demo")
+    assert result.exit_code == 1
+    assert "1 frames differ" in result.output
+    assert "\n!  74  data:" in result.output
+
+
+def test_the_embedded_run_is_a_whole_one():
+    types = [json.loads(line)["type"] for line in JSONL.splitlines()]
+    assert types[0] == "RUN_STARTED"
+    assert types[-1] == "RUN_FINISHED"
+    assert {"STATE_SNAPSHOT", "STATE_DELTA", "TOOL_CALL_ARGS", "TOOL_CALL_RESULT"} <= set(types)
+
+
+def test_bench_prints_every_contender():
+    result = invoke("bench", "--rounds", "1")
+    assert result.exit_code == 0
+    for document in _demo.documents():
+        assert document.name in result.output
+    assert result.output.count(_demo.OFFICIAL) >= len(_demo.documents())
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_bench_refuses_wrong_output(monkeypatch):
+    def wrong() -> list[_demo.Document]:
+        good = _demo.Contender("good", lambda: iter([b"data: {}\n\n"]))
+        bad = _demo.Contender("bad", lambda: iter([b"data: []\n\n"]))
+        return [_demo.Document("document", 1, [good, bad])]
+
+    monkeypatch.setattr(_demo, "documents", wrong)
+    result = invoke("bench")
+    assert result.exit_code == 1
+    assert "document, bad: result 0 differs" in result.output
+
+
+def test_the_documents_are_of_the_size_they_claim():
+    messages = _demo.messages_snapshot().model_dump_json(by_alias=True)
+    assert len(json.loads(messages)["messages"]) == 100
+    assert 28_000 < len(messages) < 30_000
+    state = json.loads(_demo.state_snapshot().model_dump_json(by_alias=True))
+    assert len(state["snapshot"]["records"]) == 200
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.234e-7, "123 ns"), (9.996e-7, "1 us"), (6.1e-6, "6.1 us"), (0.0125, "12.5 ms"), (2, "2 s")],
+)
+def test_duration(seconds, text):
+    assert _demo.duration(seconds) == text
+
+
+def test_ratios_are_taken_round_by_round():
+    measured = _demo.Measurement({"a": [1.0, 10.0, 3.0], "b": [2.0, 20.0, 1.0]})
+    assert measured.seconds("a") == 3.0
+    assert measured.ratio("a", "b") == 0.5
+
+
+def test_a_contender_in_another_process_has_its_own_clock():
+    here = _demo.Contender("here", lambda: iter([1]))
+    there = _demo.Contender("there", lambda: iter([1]), seconds=lambda: 0.5)
+    measured = _demo.measure(_demo.Document("document", 1, [here, there]), 3, 1e-5)
+    assert measured.samples["there"] == [0.5] * 3
+    assert len(measured.samples["here"]) == 3
+
+
+# --- encode: what comes in and what goes out -----------------------------------------------
+
+
+@pytest.mark.parametrize("stdin", [SSE, JSONL], ids=["sse", "jsonl"])
+@pytest.mark.parametrize(("target", "expected"), [("sse", SSE), ("jsonl", JSONL)])
+def test_both_forms_in_both_forms_out(stdin, target, expected):
+    result = encode(stdin, "--to", target)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == expected
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(JSONL)
+    assert invoke("encode", str(path)).stdout_bytes == SSE
+
+
+def test_a_file_that_is_not_there():
+    result = invoke("encode", "no-such-file")
+    assert result.exit_code == 2
+    assert "no-such-file" in result.output
+
+
+@pytest.mark.parametrize("name", ["langgraph.sse", "pydantic_ai.sse"])
+def test_recordings_come_out_as_they_are(name):
+    folder = os.environ.get("AGUI_RECORDINGS", Path(__file__).parents[2] / "shared/recordings")
+    path = Path(folder) / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    assert invoke("encode", str(path)).stdout_bytes == path.read_bytes()
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"], ids=["CRLF", "CR"])
+@pytest.mark.parametrize("lines", [SSE, JSONL], ids=["sse", "jsonl"])
+def test_other_line_ends(lines, end):
+    assert encode(lines.replace(b"\n", end)).stdout_bytes == SSE
+
+
+@pytest.mark.parametrize("stdin", [SSE, JSONL], ids=["sse", "jsonl"])
+def test_any_cut_gives_the_same_events(stdin):
+    class Chunks(io.BytesIO):
+        def read1(self, size: int | None = -1) -> bytes:
+            return super().read1(3)
+
+    stdin = b"\xef\xbb\xbf" + stdin.replace(b"\n", b"\r\n")
+    events = [event for _, event in _commands._read(Chunks(stdin), None)]
+    assert events == [json.loads(line) for line in JSONL.splitlines()]
+
+
+def test_what_server_sent_events_may_hold():
+    stdin = (
+        b": ping\n\nretry: 5\nid: 7\nevent: message\n"
+        b'data: {"type":"RUN_ERROR",\ndata:"message":"x\xe2\x80\xa8y"}\n\n\n'
+        b': end\ndata: {"type":"STEP_STARTED","stepName":"s"}'
+    )
+    result = encode(stdin)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == (
+        b'data: {"type":"RUN_ERROR","message":"x\xe2\x80\xa8y"}\n\n'
+        b'data: {"type":"STEP_STARTED","stepName":"s"}\n\n'
+    )
+
+
+def test_blank_lines_between_json_lines_and_snake_case():
+    result = encode(b'\n\n {"type":"RUN_STARTED","thread_id":"t","run_id":"r","input":null}\n\n')
+    assert result.stdout_bytes == b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n'
+
+
+@pytest.mark.parametrize("stdin", [b"", b"\n\r\n"])
+def test_nothing_in_nothing_out(stdin):
+    result = encode(stdin)
+    assert result.exit_code == 0
+    assert result.stdout_bytes == b""
+
+
+# --- encode: errors ------------------------------------------------------------------------
+
+GOOD = b'{"type":"RUN_ERROR","message":"x"}'
+
+
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [
+        (GOOD + b'\n\n{"type":', "line 3: not JSON: Expecting value at character 9"),
+        (GOOD + b"\n[1]\n", "line 2: an event is a JSON object, not [1]"),
+        (GOOD + b'\n{"message":"x"}\n', 'line 2: an event has a "type"'),
+        (GOOD + b'\n{"type":"CUSTOM","name":"n","value":NaN}', "line 2: NaN is not JSON"),
+        (GOOD + b'\n{"type":"RUN_ERROR","message":"\xc3"}', "line 2: not UTF-8 at byte 32"),
+        (GOOD + b'\n{"type":"CUSTOM","value":' + b"[" * 100_000, "line 2: nested too deeply"),
+        (GOOD + b'\n{"type":"RUN_ERROR","message":"\\ud800"}', "line 2: message: "),
+        (b"data: " + GOOD + b"\n\n: c\n\ndata: [DONE]\n\n", "line 5: not JSON"),
+        (b"data: " + GOOD + b'\n\ndata: {"type":\n', "line 3: the stream ends inside this event"),
+    ],
+)
+def test_an_error_names_the_line_after_what_came_before_it(stdin, message):
+    result = encode(stdin)
+    assert result.exit_code == 1
+    assert result.stdout_bytes == b"data: " + GOOD + b"\n\n"
+    assert result.stderr.startswith(f"Error: {message}")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_form_that_is_not_known():
+    result = encode(b"\nhello\n")
+    assert result.exit_code == 1
+    assert "line 2: neither a JSON object nor Server-Sent Events" in result.stderr
+    assert "line 1: not JSON" in encode(b"hello", "--from", "jsonl").stderr
+
+
+# --- encode: as part of a pipeline ---------------------------------------------------------
+
+
+def start() -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*COMMAND, "encode", "-"], stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def test_each_event_is_written_before_the_next_comes():
+    with start() as process:
+        for frame in FRAMES:
+            process.stdin.write(frame[6:-1])
+            process.stdin.flush()
+            assert process.stdout.readline() + process.stdout.readline() == frame
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+@posix
+def test_ctrl_c_ends_it_without_a_traceback():
+    with start() as process:
+        process.stdin.write(JSONL[: JSONL.index(b"\n") + 1])
+        process.stdin.flush()
+        assert process.stdout.readline() + process.stdout.readline() == FRAMES[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 1
+        assert b"Traceback" not in process.stderr.read()
+
+
+@posix
+def test_a_reader_that_goes_ends_it_quietly(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(JSONL * 1000)
+    command = [*COMMAND, "encode", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == FRAMES[0][:-1]
+        process.stdout.close()
+        assert process.wait(10) == 1
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "wb") as full:
+        command = [*COMMAND, "encode", "-"]
+        done = subprocess.run(command, input=JSONL, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "Error: [Errno 28] No space left on device\n"
+
+
+def test_memory_does_not_grow_with_the_input():
+    class Endless(io.RawIOBase):
+        left = 60
+
+        def read(self, size: int = -1) -> bytes:
+            self.left -= 1
+            return SSE * 20 if self.left >= 0 else b""
+
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in _commands._read(Endless(), None))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 60 * 20 * len(FRAMES)
+    assert peak < 500_000
+
+
+def test_a_very_long_line_is_read_once():
+    text = "x" * 30_000_000
+    line = json.dumps({"type": "RUN_ERROR", "message": text}).encode()
+    assert (
+        encode(line).stdout_bytes
+        == b'data: {"type":"RUN_ERROR","message":"%b"}\n\n' % text.encode()
+    )
