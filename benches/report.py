@@ -1,0 +1,127 @@
+"""``python -m benches.report``: measures every document and puts the tables into the README."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agui_codec._demo import Document, Measurement, duration, machine, measure
+
+from benches.suite import ROOT, Absent, Budget, Group, chosen
+
+START = "<!-- bench:start -->"
+END = "<!-- bench:end -->"
+
+CAVEATS = """\
+Benchmarks mislead. These come from a shared machine, so read the ratios and not the times: all
+contenders of a document are measured in turn, in one process and by its own clock, and a ratio is
+the median over the rounds. Your events are not these. Every output is compared with the official
+encoder's before anything is measured: ours byte for byte, that of `json.dumps` and orjson as JSON.
+A budget is what this package holds itself to: at least (>=) so many times as fast as the official
+package, at most (<=) so many times the time of orjson.
+"""
+
+
+def report(rounds: int, only: str | None = None) -> str:
+    """Check and measure the documents; the report as Markdown.
+
+    Args:
+        rounds: How often each contender is timed.
+        only: The name of the one group or document to measure.
+
+    Raises:
+        AssertionError: If a contender's output is wrong.
+        ValueError: If nothing is called what ``only`` says.
+    """
+    parts = [CAVEATS]
+    again = "python -m benches.report" + (f' --only "{only}"' if only else "")
+    parts.append(f"Machine: {machine()}.\n\nReproduce: `{again}`\n")
+    for group, document in chosen(only):
+        if isinstance(document, Absent):
+            parts.append(f"**{document.name}**: not measured, {document.reason}\n")
+            continue
+        print(f"{group.name}: {document.name}", file=sys.stderr)
+        for contender in document.contenders:
+            document.check(contender)
+        parts.append(table(group, document, measure(document, rounds, sample_seconds=0.002)))
+    return "\n".join(parts)
+
+
+def table(group: Group, document: Document, measured: Measurement) -> str:
+    """The table of one document as Markdown."""
+    names = [contender.name for contender in document.contenders]
+    reference = names[0]
+    floor = group.floor if group.floor in names else None
+    items = f", each of {document.count} events" if document.count > 1 else ""
+    header = ["contender", "median", f"faster than {reference}"]
+    header += [f"time of {floor}"] if floor else []
+    rows = []
+    for name in names:
+        faster = 1 / measured.ratio(name, reference)
+        of_floor = measured.ratio(name, floor) if floor else None
+        row = [name, duration(measured.seconds(name)), f"{faster:.1f}x"]
+        row += [f"{of_floor:.2f}x"] if of_floor else []
+        rows.append([*row, verdict(group.budgets.get((document.name, name)), faster, of_floor)])
+    return f"**{document.name}**{items}\n\n{markdown([*header, 'budget'], rows)}"
+
+
+def verdict(budget: Budget | None, faster: float, of_floor: float | None) -> str:
+    """The budget in words, and what of it is missed."""
+    words = []
+    if budget and budget.faster:
+        missed = " (missed)" if faster < budget.faster else ""
+        words.append(f">= {budget.faster:g}x{missed}")
+    if budget and budget.floor:
+        missed = " (missed)" if of_floor and of_floor > budget.floor else ""
+        words.append(f"<= {budget.floor:g}x{missed}")
+    return ", ".join(words)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that is also aligned as text: the first and last columns to the left."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    last = len(header) - 1
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(width) if at in (0, last) else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "| " + " | ".join(padded) + " |\n"
+
+    rule = [
+        "-" * width if at in (0, last) else "-" * (width - 1) + ":"
+        for at, width in enumerate(widths)
+    ]
+    return line(header) + line(rule) + "".join(map(line, rows))
+
+
+def write(readme: Path, text: str) -> bool:
+    """Put the report between the README's markers; false if it has none."""
+    before, start, rest = readme.read_text(encoding="utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        return False
+    readme.write_text(f"{before}{START}\n{text}\n{END}{after}", encoding="utf-8")
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write the README unless only a part was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benches.report", description=__doc__)
+    parser.add_argument("--only", metavar="GROUP", help="one group or document; README untouched")
+    parser.add_argument("--rounds", type=int, default=101, help="timings of each (default: 101)")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md", metavar="FILE")
+    options = parser.parse_args(arguments)
+    try:
+        text = report(options.rounds, options.only)
+    except ValueError as error:
+        parser.error(str(error))
+    print(text)
+    if not options.only and not write(options.readme, text):
+        print(f"{options.readme} has no {START} and {END}: not written", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""What a group of benchmarks consists of, and where the groups are."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agui_codec._demo import Contender, Document
+
+ROOT = Path(__file__).parents[1]
+
+# To add a group, write the module and put its name here. It has
+#   documents() -> list[Document | Absent]
+#   FLOOR: str | None                      the contender that is as fast as can be, for a ratio
+#   BUDGETS: dict[tuple[str, str], Budget] by the names of document and contender
+GROUPS = ["encode"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The ratios that a contender is held to. They are shown, and never asserted.
+
+    Args:
+        faster: At least so many times as fast as the document's reference.
+        floor: At most so many times the time of the group's floor.
+    """
+
+    faster: float | None = None
+    floor: float | None = None
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A document that cannot be measured here."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A module of benchmarks."""
+
+    name: str
+    documents: list[Document | Absent]
+    floor: str | None
+    budgets: dict[tuple[str, str], Budget]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender at one document."""
+
+    group: Group
+    document: Document
+    contender: Contender
+
+
+@cache
+def group(name: str) -> Group:
+    """The group of this name, with its documents made."""
+    module = import_module(f"benches.{name}")
+    return Group(name, module.documents(), module.FLOOR, module.BUDGETS)
+
+
+def chosen(only: str | None = None) -> Iterator[tuple[Group, Document | Absent]]:
+    """All documents, or those of one group, or the one document of this name.
+
+    Raises:
+        ValueError: If neither a group nor a document is called so.
+    """
+    every = [(group(name), document) for name in GROUPS for document in group(name).documents]
+    found = [pair for pair in every if only in (None, pair[0].name, pair[1].name)]
+    if not found:
+        names = ", ".join([*GROUPS, *(document.name for _, document in every)])
+        raise ValueError(f"no group or document is called {only!r}; there are: {names}")
+    yield from found
+
+
+def parameters(pairs: Iterable[tuple[Group, Document | Absent]]) -> list[Any]:
+    """The rows as pytest parameters, those of a document one after the other."""
+    rows = []
+    for owner, document in pairs:
+        name = f"{owner.name}: {document.name}"
+        if isinstance(document, Absent):
+            mark = pytest.mark.skip(reason=document.reason)
+            rows.append(pytest.param(None, id=name, marks=mark))
+        else:
+            for contender in document.contenders:
+                row = Row(owner, document, contender)
+                rows.append(pytest.param(row, id=f"{name}: {contender.name}"))
+    return rows
