@@ -1,0 +1,80 @@
+# Every target sets up what it needs: `.venv` from requirements-dev.txt, the extension built in
+# release, the Node packages of tests/interop. `make PYTHON=python3.13` chooses the interpreter.
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+
+INSTALLED := .venv/.installed
+BUILT := .venv/.built
+NODE := tests/interop/node_modules/.installed
+
+export VIRTUAL_ENV := $(VENV)
+export PYO3_PYTHON := $(BIN)/python
+# As maturin has it: nothing links libpython, which many machines lack. The Rust tests need none,
+# since the rooms that they test do not touch Python.
+export PYO3_BUILD_EXTENSION_MODULE := 1
+
+# $(call need,COMMAND,WHAT IS MISSING): one line and a failure where COMMAND fails.
+need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(strip $(2))' >&2; exit 1; }
+
+.PHONY: help demo test lint bench wheel sdist lock clean
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+demo: $(BUILT) ## Show what the codec does, in one command
+	$(BIN)/agui-codec demo
+
+test: $(BUILT) $(NODE) ## Run the tests: Rust, Python, and against Node
+	cargo test --locked
+	$(BIN)/python -m pytest -n auto -m 'not serial'
+	$(BIN)/python -m pytest -m serial
+
+lint: $(BUILT) ## Check formatting, lints and types
+	$(call need,cargo fmt --version,rustfmt is missing: rustup component add rustfmt)
+	$(call need,cargo clippy --version,clippy is missing: rustup component add clippy)
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict python/
+	$(BIN)/python -m mypy.stubtest agui_codec._native
+
+bench: $(BUILT) ## Measure against the other codecs, on this machine
+	$(BIN)/python -m benches.report
+
+wheel: $(BUILT) ## Build a wheel for this interpreter into dist/
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
+
+sdist: $(INSTALLED) ## Build the source distribution into dist/
+	$(BIN)/maturin sdist --out dist
+
+lock: ## Choose the versions in requirements-dev.txt anew
+	$(call need,uv --version,uv is missing: pip install uv)
+	UV_CUSTOM_COMPILE_COMMAND='make lock' uv pip compile --quiet --upgrade --universal \
+	  --python-version 3.10 --no-annotate --output-file requirements-dev.txt requirements-dev.in
+
+clean: ## Remove everything that was built or installed here
+	rm -rf .venv dist target tests/interop/node_modules
+	rm -rf .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -f python/agui_codec/_native*.so
+	find python tests benches -name __pycache__ -prune -exec rm -rf {} +
+
+$(INSTALLED): requirements-dev.txt
+	$(call need,$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 10)',\
+	  Python 3.10 or newer is missing: make PYTHON=/path/to/python3)
+	$(call need,$(PYTHON) -m venv $(VENV),$(PYTHON) -m venv fails: on Debian install python3-venv)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(BUILT): $(INSTALLED) Cargo.toml Cargo.lock pyproject.toml $(shell find src -name '*.rs')
+	$(call need,cargo --version,Rust is missing: install it with rustup)
+	$(BIN)/maturin develop --release --locked
+	@touch $@
+
+$(NODE): tests/interop/package-lock.json
+	$(call need,node -e 'assert(parseInt(process.versions.node) >= 20)',\
+	  Node 20 or newer is missing)
+	npm ci --prefix tests/interop --no-audit --no-fund
+	@touch $@
