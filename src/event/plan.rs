@@ -20,6 +20,9 @@ pub struct Plan {
     pub class: Py<PyType>,
     pub key: usize,
     pub fields: Vec<Field>,
+    /// The addresses of the fields' interned names and aliases.
+    name_keys: Box<[usize]>,
+    alias_keys: Box<[usize]>,
     /// The field whose one value tells the class apart in a union: `type`, `role` or `op`.
     pub tag: Option<usize>,
     /// Where `rawEvent` stands, if the class has it.
@@ -136,26 +139,25 @@ impl Plan {
 
     /// The field with this attribute name or alias. Both are interned, as are the keys of an
     /// instance dictionary and of a dict display, so comparing pointers nearly always finds it,
-    /// nearly always at or soon after `expected`.
+    /// mostly at `expected`.
     #[inline]
-    pub fn find(&self, key: &Bound<'_, PyString>, expected: usize, by: Spelling) -> Option<usize> {
-        let named = |field: &Field| match by {
-            Spelling::Model => key.is(&field.name),
-            Spelling::Wire => key.is(&field.alias),
+    pub fn find(&self, key: &Bound<'_, PyAny>, expected: usize, by: Spelling) -> Option<usize> {
+        let address = key.as_ptr() as usize;
+        let keys = match by {
+            Spelling::Model => &self.name_keys,
+            Spelling::Wire => &self.alias_keys,
         };
-        for (at, field) in self.fields.iter().enumerate().skip(expected) {
-            if named(field) {
+        for (at, key) in keys.iter().enumerate().skip(expected) {
+            if *key == address {
                 return Some(at);
             }
         }
         self.find_text(key, by)
     }
 
-    #[cold]
-    fn find_text(&self, key: &Bound<'_, PyString>, by: Spelling) -> Option<usize> {
-        let capi::Text::Ascii(text) = capi::text(key) else {
-            return None;
-        };
+    #[inline(never)]
+    fn find_text(&self, key: &Bound<'_, PyAny>, by: Spelling) -> Option<usize> {
+        let capi::Text::Ascii(text) = capi::text(key.cast().ok()?) else { return None };
         self.fields.iter().position(|field| {
             let name = match by {
                 Spelling::Model => &field.name_text,
@@ -167,15 +169,11 @@ impl Plan {
 
     /// The field with this alias or attribute name, as the keys of a wire dict may be either.
     #[inline]
-    pub fn find_any(
-        &self,
-        key: &Bound<'_, PyString>,
-        expected: usize,
-    ) -> Option<(usize, Spelling)> {
-        if let Some(at) = self.find(key, expected, Spelling::Wire) {
-            return Some((at, Spelling::Wire));
+    pub fn find_any(&self, key: &Bound<'_, PyAny>, expected: usize) -> Option<(usize, Spelling)> {
+        match self.find(key, expected, Spelling::Wire) {
+            Some(at) => Some((at, Spelling::Wire)),
+            None => self.find_text(key, Spelling::Model).map(|at| (at, Spelling::Model)),
         }
-        self.find_text(key, Spelling::Model).map(|at| (at, Spelling::Model))
     }
 
     /// The value of the tag field on the wire.
@@ -384,6 +382,8 @@ impl<'a, 'py> Learner<'a, 'py> {
         Ok(Plan {
             class: class.clone().unbind(),
             key,
+            name_keys: fields.iter().map(|field| field.name.as_ptr() as usize).collect(),
+            alias_keys: fields.iter().map(|field| field.alias.as_ptr() as usize).collect(),
             fields,
             tag,
             raw_event,

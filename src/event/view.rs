@@ -91,7 +91,6 @@ impl<'py> View<'py> {
         let mut expected = 0;
         let mut items = DictIter::new(&self.fields);
         while let Some((key, value)) = items.next() {
-            let key = key.cast::<PyString>().map_err(|_| Surprise)?;
             let at = plan.find(&key, expected, Spelling::Model).ok_or(Surprise)?;
             expected = at + 1;
             let field = &plan.fields[at];
