@@ -1,24 +1,31 @@
-# Every target sets up what it needs: `.venv` from requirements-dev.txt, the extension built in
-# release, the Node packages of tests/interop. `make PYTHON=python3.13` chooses the interpreter.
+# Every target sets up what it needs: `.venv` with the versions of requirements-dev.txt, the
+# extension built in release, the Node packages of tests/interop.
+# `make PYTHON=python3.13` chooses the interpreter of a new `.venv`.
 PYTHON ?= python3
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 
-INSTALLED := .venv/.installed
+# What is set up, each with a file that says when.
+ENV := .venv/.created
 BUILT := .venv/.built
+TOOLS := .venv/.tools
 NODE := tests/interop/node_modules/.installed
 
 export VIRTUAL_ENV := $(VENV)
 export PYO3_PYTHON := $(BIN)/python
+# Every installation is of the locked versions.
+export PIP_CONSTRAINT := $(CURDIR)/requirements-dev.txt
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As maturin has it: nothing links libpython, which many machines lack. The Rust tests need none,
 # since the rooms that they test do not touch Python.
 export PYO3_BUILD_EXTENSION_MODULE := 1
 
 # $(call need,COMMAND,WHAT IS MISSING): one line and a failure where COMMAND fails.
-need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(strip $(2))' >&2; exit 1; }
+need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(2)' >&2; exit 1; }
 
 .PHONY: help demo test lint bench wheel sdist lock clean
-.DELETE_ON_ERROR:
+# Two installations at once would disturb each other.
+.NOTPARALLEL:
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -26,12 +33,12 @@ help: ## List the targets
 demo: $(BUILT) ## Show what the codec does, in one command
 	$(BIN)/agui-codec demo
 
-test: $(BUILT) $(NODE) ## Run the tests: Rust, Python, and against Node
+test: $(NODE) $(TOOLS) $(BUILT) ## Run the tests: Rust, Python, and against Node
 	cargo test --locked
 	$(BIN)/python -m pytest -n auto -m 'not serial'
 	$(BIN)/python -m pytest -m serial
 
-lint: $(BUILT) ## Check formatting, lints and types
+lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(call need,cargo fmt --version,rustfmt is missing: rustup component add rustfmt)
 	$(call need,cargo clippy --version,clippy is missing: rustup component add clippy)
 	cargo fmt --check
@@ -41,13 +48,13 @@ lint: $(BUILT) ## Check formatting, lints and types
 	$(BIN)/mypy --strict python/
 	$(BIN)/python -m mypy.stubtest agui_codec._native
 
-bench: $(BUILT) ## Measure against the other codecs, on this machine
+bench: $(TOOLS) $(BUILT) ## Measure against the other codecs, on this machine
 	$(BIN)/python -m benches.report
 
-wheel: $(BUILT) ## Build a wheel for this interpreter into dist/
+wheel: $(ENV) ## Build a wheel for this interpreter into dist/
 	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python --out dist
 
-sdist: $(INSTALLED) ## Build the source distribution into dist/
+sdist: $(ENV) ## Build the source distribution into dist/
 	$(BIN)/maturin sdist --out dist
 
 lock: ## Choose the versions in requirements-dev.txt anew
@@ -61,20 +68,22 @@ clean: ## Remove everything that was built or installed here
 	rm -f python/agui_codec/_native*.so
 	find python tests benches -name __pycache__ -prune -exec rm -rf {} +
 
-$(INSTALLED): requirements-dev.txt
-	$(call need,$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 10)',\
-	  Python 3.10 or newer is missing: make PYTHON=/path/to/python3)
-	$(call need,$(PYTHON) -m venv $(VENV),$(PYTHON) -m venv fails: on Debian install python3-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+$(ENV):
+	$(call need,$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 10)',Python 3.10 or newer is missing: make PYTHON=/path/to/python3)
+	$(call need,cargo --version,Rust is missing: install it with rustup)
+	$(call need,$(PYTHON) -m venv $(VENV),`$(PYTHON) -m venv` fails: on Debian install python3-venv)
+	$(PIP_INSTALL) maturin
 	@touch $@
 
-$(BUILT): $(INSTALLED) Cargo.toml Cargo.lock pyproject.toml $(shell find src -name '*.rs')
-	$(call need,cargo --version,Rust is missing: install it with rustup)
-	$(BIN)/maturin develop --release --locked
+$(BUILT): $(ENV) Cargo.toml Cargo.lock pyproject.toml $(shell find src -name '*.rs')
+	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --extras cli
+	@touch $@
+
+$(TOOLS): $(ENV) requirements-dev.txt
+	$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@
 
 $(NODE): tests/interop/package-lock.json
-	$(call need,node -e 'assert(parseInt(process.versions.node) >= 20)',\
-	  Node 20 or newer is missing)
+	$(call need,node -e 'assert(parseInt(process.versions.node) >= 20)',Node 20 or newer is missing)
 	npm ci --prefix tests/interop --no-audit --no-fund
 	@touch $@
