@@ -21,6 +21,16 @@ create_exception!(
      empty for the event as a whole."
 );
 
+create_exception!(
+    agui_codec,
+    PatchError,
+    AGUIError,
+    "A JSON Patch that is malformed or does not apply.\n\n\
+     Attributes:\n    operation_index: which operation; None for the patch as a whole.\n    \
+     path: its `path`, or its `from` if that is the trouble.\n    \
+     reason: what is wrong, without the two."
+);
+
 /// One step from an object to a value inside it.
 #[derive(Debug)]
 pub enum Step {
@@ -82,5 +92,10 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("AGUIError", py.get_type::<AGUIError>())?;
     let encode = py.get_type::<EncodeError>();
     encode.setattr("path", "")?;
-    module.add("EncodeError", encode)
+    module.add("EncodeError", encode)?;
+    let patch = py.get_type::<PatchError>();
+    patch.setattr("operation_index", py.None())?;
+    patch.setattr("path", "")?;
+    patch.setattr("reason", "")?;
+    module.add("PatchError", patch)
 }

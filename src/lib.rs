@@ -7,6 +7,7 @@ mod errors;
 mod event;
 mod json;
 mod sse;
+mod state;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -21,6 +22,8 @@ mod _native {
     use super::encoder::{EventEncoder, to_json};
     #[pymodule_export]
     use super::event::build::make_event;
+    #[pymodule_export]
+    use super::state::{apply_patch, create_patch};
     #[pymodule_export]
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]

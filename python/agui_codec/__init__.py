@@ -14,11 +14,15 @@ from agui_codec._native import (
     AGUIError,
     Deviation,
     EncodeError,
+    PatchError,
     __version__,
+    apply_patch,
+    create_patch,
     to_json,
 )
 from agui_codec.encoder import AGUI_MEDIA_TYPE, EventEncoder
 from agui_codec.install import install, uninstall
+from agui_codec.state import state_delta_event
 
 if DEBUG_BUILD:
     warnings.warn(
@@ -36,8 +40,12 @@ __all__ = [
     "Deviation",
     "EncodeError",
     "EventEncoder",
+    "PatchError",
     "__version__",
+    "apply_patch",
+    "create_patch",
     "install",
+    "state_delta_event",
     "to_json",
     "uninstall",
 ]

@@ -1,10 +1,12 @@
 """The native half of agui_codec. Import the names from ``agui_codec`` itself."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar, final
 
 from ag_ui.core.events import BaseEvent
 from typing_extensions import Self
+
+_T = TypeVar("_T")
 
 DEBUG_BUILD: Final[bool]
 MAX_DEPTH: Final[int]
@@ -24,6 +26,11 @@ class Deviation:
 class EncodeError(AGUIError):
     path: str
 
+class PatchError(AGUIError):
+    operation_index: int | None
+    path: str
+    reason: str
+
 class EventEncoder:
     def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
     def __init__(
@@ -41,6 +48,9 @@ class EventEncoder:
     def encode_sse(self, event: BaseEvent | dict[str, Any]) -> str: ...
     def get_content_type(self) -> str: ...
 
+def apply_patch(document: Any, patch: Sequence[Any], *, in_place: bool = False) -> Any: ...
+def create_patch(before: Any, after: Any) -> list[dict[str, Any]]: ...
+def make_event(cls: type[_T], /, **fields: Any) -> _T: ...
 def model_dump_json(event: BaseEvent, /, *args: Any, **kwargs: Any) -> str: ...
 def official_encode(encoder: object, event: BaseEvent | dict[str, Any]) -> str: ...
 def to_json(event: BaseEvent | dict[str, Any], /) -> bytes: ...

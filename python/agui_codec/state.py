@@ -1,0 +1,26 @@
+"""State: what a stream adds up to."""
+
+from typing import Any
+
+from ag_ui.core import StateDeltaEvent
+
+from agui_codec._native import apply_patch, create_patch, make_event
+
+__all__ = ["apply_patch", "create_patch", "state_delta_event"]
+
+
+def state_delta_event(before: Any, after: Any) -> StateDeltaEvent | None:
+    """The STATE_DELTA that takes a consumer from one state to another.
+
+    Args:
+        before: The state that the consumer has: plain JSON values.
+        after: The state that it shall have.
+
+    Returns:
+        The event, with the patch of :func:`agui_codec.create_patch`; None if the two are equal.
+
+    Raises:
+        PatchError: As :func:`agui_codec.create_patch` does.
+    """
+    patch = create_patch(before, after)
+    return make_event(StateDeltaEvent, delta=patch) if patch else None

@@ -1,0 +1,123 @@
+//! Deep copies: what is taken from a patch, an event or a document shares nothing with it.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList};
+
+use super::document::{Kind, is_scalar};
+use crate::capi::{self, DictIter};
+use crate::event::{Plan, registry};
+
+/// Why there is no copy.
+#[derive(Debug)]
+pub enum Uncopied {
+    /// More levels than there is room for; a value that holds itself has no end of them.
+    TooDeep,
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Uncopied {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
+    }
+}
+
+impl Uncopied {
+    pub fn into_parts(self) -> (String, Option<PyErr>) {
+        match self {
+            Self::TooDeep => (super::too_deep(), None),
+            Self::Raised(error) => ("a value cannot be copied".to_owned(), Some(error)),
+        }
+    }
+}
+
+/// A copy that shares only what cannot change. Dicts and lists become plain ones; the models of the
+/// SDK are copied here, any other object by `copy.deepcopy`. `room` is how many levels of
+/// containers the value may have.
+pub fn deep_copy<'py>(value: &Bound<'py, PyAny>, room: u32) -> Result<Bound<'py, PyAny>, Uncopied> {
+    if is_scalar(value) {
+        return Ok(value.clone());
+    }
+    let room = room.checked_sub(1);
+    match Kind::of(value) {
+        Kind::Object(object) => {
+            let room = room.ok_or(Uncopied::TooDeep)?;
+            Ok(object_copy(object, room)?.into_any())
+        }
+        Kind::Array(array) => {
+            let room = room.ok_or(Uncopied::TooDeep)?;
+            // The slice is ours alone: nobody changes it meanwhile.
+            let copy = array.get_slice(0, array.len());
+            for index in 0..copy.len() {
+                let Some(item) = capi::list_item(&copy, index) else { break };
+                if !is_scalar(&item) {
+                    let item = item.to_owned();
+                    copy.set_item(index, deep_copy(&item, room)?)?;
+                }
+            }
+            Ok(copy.into_any())
+        }
+        Kind::Other => match registry().plan(capi::type_key(value)) {
+            Some(plan) => model_copy(value, plan, room.ok_or(Uncopied::TooDeep)?),
+            None => Ok(python_deepcopy(value)?),
+        },
+        // Subclasses of str and of numbers cannot change either.
+        Kind::Null | Kind::Bool | Kind::Int | Kind::Float | Kind::Text(_) => Ok(value.clone()),
+    }
+}
+
+/// A plain dict with copies of the values; they may have `room` levels.
+fn object_copy<'py>(
+    object: &Bound<'py, PyDict>,
+    room: u32,
+) -> Result<Bound<'py, PyDict>, Uncopied> {
+    let copy = object.copy()?;
+    // Ours alone, and only values under keys that it has are set, so it keeps its layout.
+    for (key, value) in DictIter::new(&copy) {
+        if !is_scalar(&value) {
+            let (key, value) = (key.to_owned(), value.to_owned());
+            copy.set_item(key, deep_copy(&value, room)?)?;
+        }
+    }
+    Ok(copy)
+}
+
+fn model_copy<'py>(
+    model: &Bound<'py, PyAny>,
+    plan: &'static Plan,
+    room: u32,
+) -> Result<Bound<'py, PyAny>, Uncopied> {
+    let py = model.py();
+    let registry = registry();
+    let slot = |descriptor: &Py<PyAny>| capi::slot(descriptor.bind(py), model);
+    let (Some(fields), Some(extra), Some(given), Some(private)) = (
+        capi::instance_dict(model),
+        slot(&registry.extra),
+        slot(&registry.fields_set),
+        slot(&registry.private),
+    ) else {
+        return Ok(python_deepcopy(model)?);
+    };
+    let fields = object_copy(&fields, room)?;
+    let extra = deep_copy(&extra, room)?;
+    let given = given.call_method0(intern!(py, "copy"))?;
+    let slots = [
+        (registry.extra.bind(py), &extra),
+        (registry.fields_set.bind(py), &given),
+        (registry.private.bind(py), &private),
+    ];
+    Ok(capi::new_model(plan.class.bind(py), &fields, slots)?)
+}
+
+#[cold]
+fn python_deepcopy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static DEEPCOPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    DEEPCOPY.import(value.py(), "copy", "deepcopy")?.call1((value,))
+}
+
+/// A list of copies.
+pub fn list_copy<'py>(list: &Bound<'py, PyList>) -> Result<Bound<'py, PyList>, Uncopied> {
+    let copy = deep_copy(list, crate::json::MAX_DEPTH)?;
+    Ok(copy.cast_into().map_err(PyErr::from)?)
+}

@@ -1,0 +1,420 @@
+//! Applying a JSON Patch (RFC 6902) to plain Python values.
+
+use pyo3::prelude::*;
+use std::collections::HashSet;
+
+use super::copy::deep_copy;
+use super::document::{Container, string, type_name, utf8};
+use super::equal::equal;
+use super::operation::{Fault, Op, Operation, Patch, Refusal, UnknownOp};
+use super::pointer;
+use super::undo::{Change, UndoLog, members_behind};
+use crate::json::MAX_DEPTH;
+
+type Done<T> = Result<T, Fault>;
+
+/// The tokens of a path, escaped as they stand there.
+type Tokens<'a> = &'a [&'a [u8]];
+
+/// A document while a patch is applied to it.
+struct Draft<'py> {
+    root: Bound<'py, PyAny>,
+    mode: Mode<'py>,
+}
+
+enum Mode<'py> {
+    /// Containers are copied before they are changed, once.
+    Copying(Owned<'py>),
+    /// They are changed themselves; with a log while something may still fail.
+    InPlace { log: UndoLog<'py>, logging: bool },
+}
+
+/// The containers that this patch made, and so may change. It keeps them, so that an address cannot
+/// come to mean another one.
+#[derive(Default)]
+struct Owned<'py> {
+    containers: Vec<Bound<'py, PyAny>>,
+    /// The addresses, once there are too many to look through.
+    addresses: HashSet<usize>,
+}
+
+impl<'py> Owned<'py> {
+    const FEW: usize = 16;
+
+    fn has(&self, value: &Bound<'py, PyAny>) -> bool {
+        if self.containers.len() <= Self::FEW {
+            self.containers.iter().any(|container| container.is(value))
+        } else {
+            self.addresses.contains(&(value.as_ptr() as usize))
+        }
+    }
+
+    fn push(&mut self, value: Bound<'py, PyAny>) {
+        if self.containers.len() == Self::FEW {
+            self.addresses.extend(self.containers.iter().map(|value| value.as_ptr() as usize));
+        }
+        if self.containers.len() >= Self::FEW {
+            self.addresses.insert(value.as_ptr() as usize);
+        }
+        self.containers.push(value);
+    }
+}
+
+/// A place directly below a container.
+enum Place<'py> {
+    Member(Bound<'py, pyo3::types::PyDict>, Bound<'py, pyo3::types::PyString>),
+    Element(Bound<'py, pyo3::types::PyList>, Index),
+}
+
+/// Where in an array.
+#[derive(Clone, Copy)]
+enum Index {
+    At(usize),
+    /// `-`: behind the last element.
+    End,
+    /// Not the grammar of an index.
+    Malformed,
+}
+
+/// The pointer to what the first `count` tokens lead to, for messages.
+#[cold]
+fn quoted(tokens: Tokens<'_>, count: usize) -> String {
+    let pointer: Vec<u8> =
+        tokens[..count].iter().flat_map(|token| [b"/", *token].concat()).collect();
+    format!("{:?}", super::shortened(&String::from_utf8_lossy(&pointer)))
+}
+
+/// There is nothing where the token at `at` leads.
+#[cold]
+fn nothing(place: &Place<'_>, tokens: Tokens<'_>, at: usize) -> Fault {
+    let token = String::from_utf8_lossy(tokens[at]);
+    Fault::new(match place {
+        Place::Member(..) => {
+            format!("the object at {} has no member {token:?}", quoted(tokens, at))
+        }
+        Place::Element(_, Index::Malformed) => {
+            format!("{token:?} is no index of the array at {}", quoted(tokens, at))
+        }
+        Place::Element(array, _) => format!(
+            "the array at {} has {} elements, and none at {token:?}",
+            quoted(tokens, at),
+            array.len()
+        ),
+    })
+}
+
+/// The place that the token at `at` names in `container`.
+fn place<'py>(container: Container<'py>, token: &[u8]) -> Done<Place<'py>> {
+    Ok(match container {
+        Container::Object(object) => {
+            let key = string(object.py(), &pointer::unescape(token))?;
+            Place::Member(object, key)
+        }
+        Container::Array(array) => {
+            let index = match pointer::index(token) {
+                Some(index) => Index::At(index),
+                None if token == b"-" => Index::End,
+                None => Index::Malformed,
+            };
+            Place::Element(array, index)
+        }
+    })
+}
+
+impl<'py> Place<'py> {
+    fn get(&self) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self {
+            Self::Member(object, key) => object.get_item(key),
+            Self::Element(array, Index::At(index)) => {
+                Ok(crate::capi::list_item(array, *index).map(|item| item.to_owned()))
+            }
+            Self::Element(..) => Ok(None),
+        }
+    }
+
+    /// Puts a value where there already is one.
+    fn set(&self, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        match self {
+            Self::Member(object, key) => object.set_item(key, value),
+            Self::Element(array, Index::At(index)) => array.set_item(*index, value),
+            Self::Element(..) => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn leaf(value: &Bound<'_, PyAny>, tokens: Tokens<'_>, at: usize) -> Fault {
+    let what = type_name(value);
+    Fault::new(format!("nothing is below the {what} at {}", quoted(tokens, at)))
+}
+
+impl<'py> Draft<'py> {
+    /// What a pointer leads to.
+    fn get(&self, tokens: Tokens<'_>) -> Done<Bound<'py, PyAny>> {
+        let mut value = self.root.clone();
+        for (at, token) in tokens.iter().enumerate() {
+            let container = Container::of(&value).ok_or_else(|| leaf(&value, tokens, at))?;
+            let place = place(container, token)?;
+            value = place.get()?.ok_or_else(|| nothing(&place, tokens, at))?;
+        }
+        Ok(value)
+    }
+
+    /// The place that a pointer which is not empty names, in a container that may be changed.
+    fn writable(&mut self, tokens: Tokens<'_>) -> Done<Place<'py>> {
+        let mut container = match Container::of(&self.root) {
+            Some(container) => container,
+            None => return Err(leaf(&self.root, tokens, 0)),
+        };
+        if let Some(own) = self.mode.own(&container)? {
+            self.root = own.as_any().clone();
+            container = own;
+        }
+        let last = tokens.len() - 1;
+        for (at, token) in tokens[..last].iter().enumerate() {
+            let place = place(container, token)?;
+            let value = place.get()?.ok_or_else(|| nothing(&place, tokens, at))?;
+            container = Container::of(&value).ok_or_else(|| leaf(&value, tokens, at + 1))?;
+            if let Some(own) = self.mode.own(&container)? {
+                place.set(own.as_any())?;
+                container = own;
+            }
+        }
+        place(container, tokens[last])
+    }
+
+    fn set_root(&mut self, value: Bound<'py, PyAny>) {
+        let old = std::mem::replace(&mut self.root, value);
+        self.mode.log(|| Change::Root(old));
+    }
+
+    /// Section 4.1.
+    fn add(&mut self, tokens: Tokens<'_>, value: Bound<'py, PyAny>) -> Done<()> {
+        if tokens.is_empty() {
+            self.set_root(value);
+            return Ok(());
+        }
+        let place = self.writable(tokens)?;
+        match &place {
+            Place::Member(object, key) => {
+                if self.mode.is_logging() {
+                    let old = object.get_item(key)?;
+                    self.mode.log(|| Change::Set(object.clone(), key.clone(), old));
+                }
+                object.set_item(key, value)?;
+            }
+            Place::Element(array, index) => {
+                let index = match *index {
+                    Index::At(index) if index <= array.len() => index,
+                    Index::End => array.len(),
+                    Index::At(_) | Index::Malformed => {
+                        return Err(nothing(&place, tokens, tokens.len() - 1));
+                    }
+                };
+                array.insert(index, value)?;
+                self.mode.log(|| Change::Inserted(array.clone(), index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Section 4.2. A document that is removed itself leaves null, since nothing is no document.
+    fn remove(&mut self, tokens: Tokens<'_>) -> Done<Bound<'py, PyAny>> {
+        if tokens.is_empty() {
+            let old = self.root.clone();
+            self.set_root(old.py().None().into_bound(old.py()));
+            return Ok(old);
+        }
+        let place = self.writable(tokens)?;
+        let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
+        match &place {
+            Place::Member(object, key) => {
+                if self.mode.is_logging() {
+                    let behind = members_behind(object, key);
+                    let (object, key) = (object.clone(), key.clone());
+                    self.mode.log(|| Change::Removed(object, key, old.clone(), behind));
+                }
+                object.del_item(key)?;
+            }
+            Place::Element(array, index) => {
+                if let Index::At(index) = *index {
+                    array.del_item(index)?;
+                    self.mode.log(|| Change::RemovedItem(array.clone(), index, old.clone()));
+                }
+            }
+        }
+        Ok(old)
+    }
+
+    /// Section 4.3.
+    fn replace(&mut self, tokens: Tokens<'_>, value: Bound<'py, PyAny>) -> Done<()> {
+        if tokens.is_empty() {
+            self.set_root(value);
+            return Ok(());
+        }
+        let place = self.writable(tokens)?;
+        let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
+        place.set(&value)?;
+        self.mode.log(|| match place {
+            Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old),
+            Place::Member(object, key) => Change::Set(object, key, Some(old)),
+            Place::Element(array, _) => Change::SetItem(array, 0, old),
+        });
+        Ok(())
+    }
+
+    /// Sections 4.4: the value itself moves, no copy of it.
+    fn relocate(&mut self, from: Tokens<'_>, path: Tokens<'_>) -> Done<()> {
+        let in_from = |fault| Fault { in_from: true, ..fault };
+        if from == path {
+            return self.get(from).map(drop).map_err(in_from);
+        }
+        if path.starts_with(from) {
+            self.get(from).map_err(in_from)?;
+            return Err(Fault::new("a value cannot be moved into itself"));
+        }
+        let value = self.remove(from).map_err(in_from)?;
+        self.add(path, value)
+    }
+
+    fn apply(&mut self, operation: &Operation<'py>) -> Done<()> {
+        let path = utf8(&operation.path)?;
+        let path: Vec<&[u8]> = tokens(&path)?;
+        let from = operation.from.as_ref().map(utf8).transpose()?;
+        let from: Vec<&[u8]> = from.as_deref().map_or(Ok(Vec::new()), tokens)?;
+        // What is put at the end of the path may be as deep as is left.
+        let room = MAX_DEPTH.saturating_sub(u32::try_from(path.len()).unwrap_or(u32::MAX));
+        let copied = |value: &Bound<'py, PyAny>| {
+            deep_copy(value, room).map_err(|error| Fault::of_parts(error.into_parts()))
+        };
+        match (operation.op, &operation.value) {
+            (Op::Add, Some(value)) => self.add(&path, copied(value)?),
+            (Op::Replace, Some(value)) => self.replace(&path, copied(value)?),
+            (Op::Remove, _) => self.remove(&path).map(drop),
+            (Op::Move, _) => self.relocate(&from, &path),
+            (Op::Copy, _) => {
+                let value = self.get(&from).map_err(|fault| Fault { in_from: true, ..fault })?;
+                self.add(&path, copied(&value)?)
+            }
+            (Op::Test, Some(value)) => {
+                let found = self.get(&path)?;
+                match equal(&found, value, MAX_DEPTH) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(differs(&found, value)),
+                    Err(error) => Err(Fault::of_parts(error.into_parts())),
+                }
+            }
+            (Op::Add | Op::Replace | Op::Test, None) => Err(Fault::new("there is no value")),
+        }
+    }
+}
+
+#[cold]
+fn differs(found: &Bound<'_, PyAny>, expected: &Bound<'_, PyAny>) -> Fault {
+    let short = |value: &Bound<'_, PyAny>| {
+        let text = value.repr().map(|text| super::shortened(&text.to_string_lossy()).into_owned());
+        text.unwrap_or_else(|_| type_name(value))
+    };
+    Fault::new(format!("the value is {}, not {}", short(found), short(expected)))
+}
+
+fn tokens(path: &[u8]) -> Done<Vec<&[u8]>> {
+    let tokens: Vec<&[u8]> =
+        pointer::tokens(path).map_err(|error| Fault::new(error.reason()))?.collect();
+    if tokens.len() > MAX_DEPTH as usize {
+        return Err(Fault::new(super::too_deep()));
+    }
+    Ok(tokens)
+}
+
+impl<'py> Mode<'py> {
+    /// The container to change in the place of this one, if it is another.
+    fn own(&mut self, container: &Container<'py>) -> Done<Option<Container<'py>>> {
+        match self {
+            Self::Copying(owned) if owned.has(container.as_any()) => Ok(None),
+            Self::Copying(owned) => {
+                let copy = container.shallow_copy()?;
+                owned.push(copy.as_any().clone());
+                Ok(Some(copy))
+            }
+            Self::InPlace { .. } if container.is_plain() => Ok(None),
+            Self::InPlace { .. } => Err(Fault::new(format!(
+                "only a plain dict or list is changed in place, not {}",
+                type_name(container.as_any())
+            ))),
+        }
+    }
+
+    fn is_logging(&self) -> bool {
+        matches!(self, Self::InPlace { logging: true, .. })
+    }
+
+    fn log(&mut self, change: impl FnOnce() -> Change<'py>) {
+        if let Self::InPlace { log, logging: true } = self {
+            log.push(change());
+        }
+    }
+}
+
+/// Applies a patch that has been read, whole or not at all. In place, the document comes back
+/// unless an operation replaced the root.
+pub fn apply<'py>(
+    document: &Bound<'py, PyAny>,
+    patch: &Patch<'py>,
+    in_place: bool,
+) -> Result<Bound<'py, PyAny>, Box<Refusal>> {
+    let mode = if in_place {
+        Mode::InPlace { log: UndoLog::default(), logging: false }
+    } else {
+        Mode::Copying(Owned::default())
+    };
+    let mut draft = Draft { root: document.clone(), mode };
+    for (index, operation) in patch.operations.iter().enumerate() {
+        if let Mode::InPlace { logging, .. } = &mut draft.mode {
+            // An operation is all or nothing itself, but for the two halves of a move.
+            *logging = index + 1 < patch.operations.len() || operation.op == Op::Move;
+        }
+        if let Err(fault) = draft.apply(operation) {
+            let mut refusal = Refusal::at(index, operation, fault);
+            if let Mode::InPlace { log, .. } = draft.mode
+                && let Err(error) = log.roll_back(&mut draft.root)
+            {
+                refusal.reason.push_str("; and what was done before could not be undone");
+                refusal.cause = Some(error);
+            }
+            return Err(refusal);
+        }
+    }
+    Ok(draft.root)
+}
+
+/// A document with a JSON Patch applied (RFC 6902), atomically.
+///
+/// Args:
+///     document: Plain JSON values: dict, list, str, int, float, bool, None. Subclasses of dict and
+///         list are read as such, and where they are changed become plain ones; anything else, a
+///         tuple for one, is a leaf.
+///     patch: A list of operations, each a dict as on the wire or a model of ``ag_ui.core``.
+///     in_place: Change the document itself instead of a copy. Each part of it must then occur in
+///         it once, and what is changed must be a plain dict or list.
+///
+/// Returns:
+///     The patched document. Without ``in_place`` it is a new one where something changed, and
+///     shares the rest with ``document``, which never changes: treat both as values. It shares
+///     nothing with the patch. With ``in_place`` it is ``document``, unless an operation replaced
+///     the root (with any JSON value; removing the root leaves None).
+///
+/// Raises:
+///     PatchError: The patch is malformed or does not apply; it names the operation, the path and
+///         the reason. The document is as it was before, also with ``in_place``.
+#[pyfunction]
+#[pyo3(signature = (document, patch, *, in_place=false))]
+pub fn apply_patch<'py>(
+    document: &Bound<'py, PyAny>,
+    patch: &Bound<'py, PyAny>,
+    in_place: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    Patch::read(patch, UnknownOp::Refuse)
+        .and_then(|patch| apply(document, &patch, in_place))
+        .map_err(|refusal| refusal.into_error(document.py()))
+}
