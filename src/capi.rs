@@ -33,8 +33,8 @@ macro_rules! exact {
     ($name:ident, $type:ident) => {
         #[inline]
         pub fn $name(obj: &Bound<'_, PyAny>) -> bool {
-            // SAFETY: the address of a static type is taken, nothing is read through it.
-            type_key(obj) == unsafe { &raw mut ffi::$type as usize }
+            // Only the address of the static type is taken, nothing is read through it.
+            type_key(obj) == &raw mut ffi::$type as usize
         }
     };
 }
@@ -120,7 +120,6 @@ pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
     // SAFETY: `ptr` is a str. Since Python 3.12 every str is "ready"; before, `PyUnicode_READY`
     // is what makes a legacy one so. The data live as long as the str does, which is immutable.
     unsafe {
-        #[cfg(not(Py_3_12))]
         ffi::PyUnicode_READY(ptr);
         let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
         let data = ffi::PyUnicode_DATA(ptr);
@@ -133,6 +132,16 @@ pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
             _ => Text::Ucs4(std::slice::from_raw_parts(data.cast(), len)),
         }
     }
+}
+
+/// [`text`] of an object that is exactly a str.
+#[inline]
+pub fn exact_text<'a>(obj: &'a Bound<'_, PyAny>) -> Option<Text<'a>> {
+    if !is_exact_str(obj) {
+        return None;
+    }
+    // SAFETY: the type was just compared.
+    Some(text(unsafe { obj.cast_unchecked() }))
 }
 
 /// A str of bytes that the caller knows to be ASCII: no scan, one copy.

@@ -146,8 +146,7 @@ fn accept<'py>(
             let Ok(dict) = value.cast_exact::<PyDict>() else {
                 return if is_member(value, choices) { Ok(None) } else { Err(Surprise) };
             };
-            let key = PyString::intern(value.py(), discriminator);
-            let tag = capi::dict_get(dict, &key).ok_or(Surprise)?;
+            let tag = capi::dict_get(dict, discriminator.bind(value.py())).ok_or(Surprise)?;
             let cell = Registry::choice(choices, &tag).ok_or(Surprise)?;
             let plan = cell.plan_for(cell.key).ok_or(Surprise)?;
             return model(dict, plan).map(Some);

@@ -9,8 +9,7 @@ mod view;
 
 pub use kind::EventKind;
 pub use plan::{
-    Bounds, Cell, Field, Plan, Shape, Spelling, base_model, model_dump_json,
-    set_our_model_dump_json,
+    Cell, Field, Plan, Shape, Spelling, base_model, model_dump_json, set_our_model_dump_json,
 };
 pub use registry::{Registry, registry};
 pub use view::{Entry, Surprise, View};

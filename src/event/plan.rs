@@ -75,7 +75,7 @@ pub enum Shape {
     Model(&'static Cell),
     /// A union told apart by a field of its members.
     Tagged {
-        discriminator: Box<str>,
+        discriminator: Py<PyString>,
         choices: Vec<(Box<str>, &'static Cell)>,
     },
     List {
@@ -528,7 +528,8 @@ impl<'a, 'py> Learner<'a, 'py> {
                     let choice = self.resolve(choice.cast_into::<PyDict>()?)?;
                     choices.push((tag.extract::<String>()?.into(), self.model(&choice)?));
                 }
-                let discriminator = get_str(schema, "discriminator")?.into();
+                let discriminator = get_str(schema, "discriminator")?;
+                let discriminator = PyString::intern(self.py, &discriminator).unbind();
                 Ok(Shape::Tagged { discriminator, choices })
             }
             "model" => self.model(schema).map(Shape::Model),

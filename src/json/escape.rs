@@ -23,107 +23,171 @@ const ESCAPE: [u8; 256] = {
 };
 
 /// Room that must be left behind the text: a step may store a whole vector of which only a part
-/// counts, and an escape has six bytes.
+/// counts.
 const SLACK: usize = 16;
 
-/// Appends `text`, which is UTF-8, escaped.
+/// Appends `text`, which is UTF-8, as a string: escaped, in quotes.
 #[inline]
-pub fn push_utf8(out: &mut Vec<u8>, text: &[u8]) {
-    let mut rest = text;
-    loop {
-        out.reserve(rest.len() + SLACK);
-        // SAFETY: there is room for `rest` and SLACK more, reserved in the line above.
-        let clean = unsafe { copy_clean(out, rest) };
-        if clean == rest.len() {
-            return;
-        }
-        push_escape(out, rest[clean]);
-        rest = &rest[clean + 1..];
-    }
+pub fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+    push_enclosed(out, *b"\"", text, *b"\"");
 }
 
-/// Appends the bytes of `text` up to the first that needs an escape, and says how many.
-///
-/// # Safety
-/// `out` has room for `text.len() + SLACK` more bytes.
+/// Appends `text`, which is UTF-8, as the key of an entry: a comma before it, a colon behind.
 #[inline]
-unsafe fn copy_clean(out: &mut Vec<u8>, text: &[u8]) -> usize {
-    let len = text.len();
-    // SAFETY (of all that follows): reads stay below `len`, as the loop conditions say; at most
-    // 16 bytes are stored at an offset of at most `len`, for which the caller left room; the
-    // length is set to what was initialised.
-    unsafe {
-        let source = text.as_ptr();
+pub fn push_key(out: &mut Vec<u8>, text: &[u8]) {
+    push_enclosed(out, *b",\"", text, *b"\":");
+}
+
+#[inline]
+fn push_enclosed<const B: usize, const A: usize>(
+    out: &mut Vec<u8>,
+    before: [u8; B],
+    text: &[u8],
+    after: [u8; A],
+) {
+    out.reserve(B + text.len() + A + SLACK);
+    // SAFETY: there is room for everything written here: `before`, `text`, `after`, and the slack
+    // that `copy_clean` asks for. The length is set to what has been initialised.
+    let clean = unsafe {
         let start = out.len();
         let target = out.as_mut_ptr().add(start);
-        let mut at = 0;
-        #[cfg(target_arch = "x86_64")]
-        while len - at >= 16 {
-            let found = sse2::step(source.add(at), target.add(at));
-            if found != 0 {
-                at += found.trailing_zeros() as usize;
-                out.set_len(start + at);
-                return at;
-            }
-            at += 16;
+        target.cast::<[u8; B]>().write(before);
+        let clean = copy_clean(text, target.add(B));
+        if clean == text.len() {
+            target.add(B + clean).cast::<[u8; A]>().write(after);
+            out.set_len(start + B + clean + A);
+            return;
         }
-        // The last bytes of a long text once more, in a step that overlaps the one before: they
-        // are then clean or have been copied, and are copied again to the same place.
-        #[cfg(target_arch = "x86_64")]
-        if len >= 16 && at < len {
-            let last = len - 16;
-            let found = sse2::step(source.add(last), target.add(last));
-            let at = if found == 0 { len } else { last + found.trailing_zeros() as usize };
-            out.set_len(start + at);
-            return at;
-        }
-        while len - at >= 8 {
-            let word = source.add(at).cast::<[u8; 8]>().read();
-            target.add(at).cast::<[u8; 8]>().write(word);
-            let found = swar::step(u64::from_le_bytes(word));
-            if found != 0 {
-                at += found.trailing_zeros() as usize / 8;
-                out.set_len(start + at);
-                return at;
-            }
-            at += 8;
-        }
-        if len >= 8 && at < len {
-            let last = len - 8;
-            let word = source.add(last).cast::<[u8; 8]>().read();
-            target.add(last).cast::<[u8; 8]>().write(word);
-            let found = swar::step(u64::from_le_bytes(word));
-            let at = if found == 0 { len } else { last + found.trailing_zeros() as usize / 8 };
-            out.set_len(start + at);
-            return at;
-        }
-        if len >= 4 && len < 8 {
-            // Two halves that may overlap make one word.
-            let low = source.cast::<[u8; 4]>().read();
-            let high = source.add(len - 4).cast::<[u8; 4]>().read();
-            let word =
-                u64::from(u32::from_le_bytes(low)) | u64::from(u32::from_le_bytes(high)) << 32;
-            if swar::step(word) == 0 {
-                target.cast::<[u8; 4]>().write(low);
-                target.add(len - 4).cast::<[u8; 4]>().write(high);
-                out.set_len(start + len);
-                return len;
-            }
-        }
-        while at < len {
-            let byte = *source.add(at);
-            if ESCAPE[byte as usize] != 0 {
-                break;
-            }
-            target.add(at).write(byte);
-            at += 1;
-        }
-        out.set_len(start + at);
-        at
+        out.set_len(start + B + clean);
+        clean
+    };
+    push_rest(out, &text[clean..]);
+    out.extend_from_slice(&after);
+}
+
+/// Appends what is left of a text from its first character to escape on.
+#[inline(never)]
+fn push_rest(out: &mut Vec<u8>, mut rest: &[u8]) {
+    while let Some((&special, after)) = rest.split_first() {
+        push_escape(out, special);
+        out.reserve(after.len() + SLACK);
+        // SAFETY: there is room for `after` and the slack, reserved in the line above.
+        let clean = unsafe {
+            let start = out.len();
+            let clean = copy_clean(after, out.as_mut_ptr().add(start));
+            out.set_len(start + clean);
+            clean
+        };
+        rest = &after[clean..];
     }
 }
 
-#[cold]
+/// Copies the bytes of `text` up to the first that needs an escape, and says how many.
+///
+/// The last bytes are looked at in a step that overlaps the one before: what was copied already
+/// is clean, and is copied once more to the same place.
+///
+/// # Safety
+/// `text.len() + SLACK` bytes can be written at `target`.
+#[inline]
+unsafe fn copy_clean(text: &[u8], target: *mut u8) -> usize {
+    let len = text.len();
+    let source = text.as_ptr();
+    // SAFETY (of all that follows): reads stay below `len`, as the conditions say, and what is
+    // written stays below `len + 16`, for which the caller left room.
+    unsafe {
+        if len >= 16 {
+            copy_clean_long(text, target)
+        } else if len >= 8 {
+            let found = swar::step(copy_word(source, target));
+            if found != 0 {
+                return found.trailing_zeros() as usize / 8;
+            }
+            let last = len - 8;
+            let found = swar::step(copy_word(source.add(last), target.add(last)));
+            if found == 0 { len } else { last + found.trailing_zeros() as usize / 8 }
+        } else if len >= 4 {
+            // Two halves make one word; of the second, only what the first has not counts.
+            let (low, high) =
+                (copy_half(source, target), copy_half(source.add(len - 4), target.add(len - 4)));
+            let found = swar::step(u64::from(low) | u64::from(high) << 32);
+            match found.trailing_zeros() as usize / 8 {
+                _ if found == 0 => len,
+                at @ 0..4 => at,
+                at => len - 4 + (at - 4),
+            }
+        } else {
+            let mut at = 0;
+            while at < len && ESCAPE[*source.add(at) as usize] == 0 {
+                target.add(at).write(*source.add(at));
+                at += 1;
+            }
+            at
+        }
+    }
+}
+
+/// [`copy_clean`] of at least 16 bytes.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn copy_clean_long(text: &[u8], target: *mut u8) -> usize {
+    let len = text.len();
+    let source = text.as_ptr();
+    let mut at = 0;
+    // SAFETY: reads stay below `len`, writes below `len` too.
+    unsafe {
+        loop {
+            #[cfg(target_arch = "x86_64")]
+            let (found, per_byte) = (sse2::step(source.add(at), target.add(at)), 1);
+            #[cfg(not(target_arch = "x86_64"))]
+            let (found, per_byte) = {
+                let low = swar::step(copy_word(source.add(at), target.add(at)));
+                let high = swar::step(copy_word(source.add(at + 8), target.add(at + 8)));
+                // In one number of 128 bits the lowest set bit is still the first byte's.
+                (u128::from(low) | u128::from(high) << 64, 8)
+            };
+            if found != 0 {
+                return at + found.trailing_zeros() as usize / per_byte;
+            }
+            match len - at {
+                16 => return len,
+                left if left >= 32 => at += 16,
+                _ => at = len - 16,
+            }
+        }
+    }
+}
+
+/// Copies 8 bytes, and gives them as a number whose lowest byte is the first.
+///
+/// # Safety
+/// 8 bytes can be read at `source` and written at `target`.
+#[inline]
+unsafe fn copy_word(source: *const u8, target: *mut u8) -> u64 {
+    // SAFETY: as the caller promises; arrays of bytes have no alignment.
+    unsafe {
+        let word = source.cast::<[u8; 8]>().read();
+        target.cast::<[u8; 8]>().write(word);
+        u64::from_le_bytes(word)
+    }
+}
+
+/// Copies 4 bytes, and gives them as a number whose lowest byte is the first.
+///
+/// # Safety
+/// 4 bytes can be read at `source` and written at `target`.
+#[inline]
+unsafe fn copy_half(source: *const u8, target: *mut u8) -> u32 {
+    // SAFETY: as the caller promises; arrays of bytes have no alignment.
+    unsafe {
+        let half = source.cast::<[u8; 4]>().read();
+        target.cast::<[u8; 4]>().write(half);
+        u32::from_le_bytes(half)
+    }
+}
+
 fn push_escape(out: &mut Vec<u8>, byte: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     match ESCAPE[byte as usize] {
@@ -257,8 +321,10 @@ mod tests {
     fn check(text: &str) {
         let want = scalar(text);
         let mut out = b"kept".to_vec();
-        push_utf8(&mut out, text.as_bytes());
-        assert_eq!(&out[4..], want, "{text:?}");
+        push_string(&mut out, text.as_bytes());
+        push_key(&mut out, text.as_bytes());
+        let quoted = [b"\"", want.as_slice(), b"\""].concat();
+        assert_eq!(out, [b"kept", quoted.as_slice(), b",", &quoted, b":"].concat(), "{text:?}");
         let points: Vec<u32> = text.chars().map(u32::from).collect();
         let mut out = Vec::new();
         assert_eq!(push_code_points(&mut out, &points), Ok(()));

@@ -122,9 +122,8 @@ impl<'py> Wire<'_, 'py> {
             },
             Shape::Tagged { discriminator, choices } => match value.cast::<PyDict>() {
                 Ok(dict) => {
-                    let key = PyString::intern(value.py(), discriminator);
-                    let cell =
-                        capi::dict_get(dict, &key).and_then(|tag| Registry::choice(choices, &tag));
+                    let cell = capi::dict_get(dict, discriminator.bind(value.py()))
+                        .and_then(|tag| Registry::choice(choices, &tag));
                     match cell.and_then(|cell| cell.plan.get()) {
                         Some(plan) => self.described(dict, plan),
                         None => self.payload(value),

@@ -91,9 +91,7 @@ impl Writer {
                 Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
                 Entry::Field(_, field, value) => writer.field(field, value),
                 Entry::Extra(key, value) => {
-                    writer.bytes.push(b',');
-                    writer.string(key)?;
-                    writer.bytes.push(b':');
+                    writer.entry_key(&capi::text(key))?;
                     writer.value(value)
                 }
             })
@@ -137,12 +135,10 @@ impl Writer {
     /// A value where a shape is declared: exactly that, or pydantic decides.
     fn shape(&mut self, shape: &'static Shape, value: &Bound<'_, PyAny>) -> Written {
         let fits = match shape {
-            Shape::Str | Shape::JsonPointer => {
-                if capi::is_exact_str(value) {
-                    return self.string(value);
-                }
-                false
-            }
+            Shape::Str | Shape::JsonPointer => match capi::exact_text(value) {
+                Some(text) => return self.text(&text),
+                None => false,
+            },
             Shape::Any => return self.value(value),
             Shape::Nullable(inner) => {
                 if value.is_none() {
@@ -172,10 +168,10 @@ impl Writer {
                 Ok(list) => return self.list(list, |writer, value| writer.shape(item, value)),
                 Err(_) => false,
             },
-            Shape::StrOrList(list) => {
-                let is_str = capi::is_exact_str(value);
-                return if is_str { self.string(value) } else { self.shape(list, value) };
-            }
+            Shape::StrOrList(list) => match capi::exact_text(value) {
+                Some(text) => return self.text(&text),
+                None => return self.shape(list, value),
+            },
             Shape::Unknown => false,
         };
         if fits { self.value(value) } else { Err(Stop::Official) }
@@ -183,8 +179,8 @@ impl Writer {
 
     /// A value with no declared shape, by what it is.
     pub fn value(&mut self, value: &Bound<'_, PyAny>) -> Written {
-        if capi::is_exact_str(value) {
-            self.string(value)
+        if let Some(text) = capi::exact_text(value) {
+            self.text(&text)
         } else if value.is_none() {
             self.bytes.extend_from_slice(b"null");
             Ok(())
@@ -219,28 +215,40 @@ impl Writer {
 
     /// A str, with its quotes.
     #[inline]
-    pub fn string(&mut self, string: &Bound<'_, PyAny>) -> Written {
-        let string = string.cast::<PyString>().map_err(|_| Stop::Official)?;
+    fn text(&mut self, text: &Text<'_>) -> Written {
+        if let Text::Ascii(text) = text {
+            escape::push_string(&mut self.bytes, text);
+            return Ok(());
+        }
         self.bytes.push(b'"');
-        let written = match capi::text(string) {
-            Text::Ascii(text) => {
-                escape::push_utf8(&mut self.bytes, text);
-                Ok(())
-            }
-            wide => {
-                self.ascii = false;
-                match wide {
-                    Text::Latin1(text) => escape::push_code_points(&mut self.bytes, text),
-                    Text::Ucs2(text) => escape::push_code_points(&mut self.bytes, text),
-                    Text::Ucs4(text) => escape::push_code_points(&mut self.bytes, text),
-                    Text::Ascii(_) => Ok(()),
-                }
-            }
-        };
-        // Half a surrogate pair: pydantic says what is wrong.
-        written.map_err(|escape::LoneSurrogate| Stop::Official)?;
+        self.wide_text(text)?;
         self.bytes.push(b'"');
         Ok(())
+    }
+
+    /// A str as the key of an entry, with the comma before it.
+    #[inline]
+    fn entry_key(&mut self, text: &Text<'_>) -> Written {
+        if let Text::Ascii(text) = text {
+            escape::push_key(&mut self.bytes, text);
+            return Ok(());
+        }
+        self.bytes.extend_from_slice(b",\"");
+        self.wide_text(text)?;
+        self.bytes.extend_from_slice(b"\":");
+        Ok(())
+    }
+
+    fn wide_text(&mut self, text: &Text<'_>) -> Written {
+        self.ascii = false;
+        let written = match text {
+            Text::Latin1(text) => escape::push_code_points(&mut self.bytes, text),
+            Text::Ucs2(text) => escape::push_code_points(&mut self.bytes, text),
+            Text::Ucs4(text) => escape::push_code_points(&mut self.bytes, text),
+            Text::Ascii(text) => escape::push_code_points(&mut self.bytes, text),
+        };
+        // Half a surrogate pair: pydantic says what is wrong.
+        written.map_err(|escape::LoneSurrogate| Stop::Official)
     }
 
     #[inline]
@@ -337,13 +345,11 @@ impl Writer {
             with_critical_section(dict, || {
                 let mut items = DictIter::new(dict);
                 while let Some((key, value)) = items.next() {
-                    if !capi::is_exact_str(&key) {
+                    let Some(text) = capi::exact_text(&key) else {
                         only_str_keys = false;
                         return Ok(());
-                    }
-                    writer.bytes.push(b',');
-                    writer.string(&key)?;
-                    writer.bytes.push(b':');
+                    };
+                    writer.entry_key(&text)?;
                     // Writing may run Python code, which may drop it from the dict.
                     writer.value(&value.to_owned())?;
                     if !items.unchanged() {
@@ -385,8 +391,8 @@ impl Writer {
 
     /// A key that may be no str: pydantic's text for it.
     fn key(&mut self, key: &Bound<'_, PyAny>) -> Written {
-        if capi::is_exact_str(key) {
-            return self.string(key);
+        if let Some(text) = capi::exact_text(key) {
+            return self.text(&text);
         }
         self.bytes.push(b'"');
         if key.is_none() {
