@@ -144,6 +144,34 @@ pub fn exact_text<'a>(obj: &'a Bound<'_, PyAny>) -> Option<Text<'a>> {
     Some(text(unsafe { obj.cast_unchecked() }))
 }
 
+/// Whether two strs have the same characters. Equal strs are stored in the same form.
+#[inline]
+pub fn same_text(a: &Bound<'_, PyString>, b: &Bound<'_, PyString>) -> bool {
+    if a.is(b) {
+        return true;
+    }
+    match (text(a), text(b)) {
+        (Text::Ascii(a), Text::Ascii(b)) | (Text::Latin1(a), Text::Latin1(b)) => a == b,
+        (Text::Ucs2(a), Text::Ucs2(b)) => a == b,
+        (Text::Ucs4(a), Text::Ucs4(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// The text of an instance of a subclass of str (a member of an enum, say) as a plain str, so that
+/// hashing and comparing it runs no Python code. A plain str is itself.
+#[inline]
+pub fn plain_str<'py>(string: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyString>> {
+    if is_exact_str(string) {
+        return Ok(string.clone());
+    }
+    // SAFETY: `string` is a str; returns a new reference to an exact str, or null.
+    unsafe {
+        let plain = ffi::PyUnicode_FromObject(string.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(string.py(), plain)?.cast_into_unchecked())
+    }
+}
+
 /// A str of bytes that the caller knows to be ASCII: no scan, one copy.
 #[inline]
 pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {

@@ -20,6 +20,66 @@ create_exception!(
      Attributes:\n    path: where in the event the trouble is, like `messages[2].content`; \
      empty for the event as a whole."
 );
+create_exception!(
+    agui_codec,
+    EnforcementError,
+    AGUIError,
+    "A known field of an event that holds what the protocol forbids.\n\n\
+     Attributes:\n    path: which field, like `outcome.interrupts[1].reason`.\n    \
+     event_index: which event, counted from 0 by the stage that refused it; None for a run's input.\n    \
+     event_type: its `type`."
+);
+create_exception!(
+    agui_codec,
+    SequenceError,
+    AGUIError,
+    "An event that the protocol does not allow where it stands in its stream.\n\n\
+     Attributes:\n    event_index: which event, counted from 0 by the stage that refused it.\n    \
+     event_type: its `type`, or None at the end of the stream.\n    \
+     id: the id of the message, call, step or run that it is about, or None.\n    \
+     expected: what would have been right."
+);
+
+/// What is wrong with an event where it stands.
+pub struct Violation {
+    pub reason: String,
+    pub id: Option<Py<PyAny>>,
+    pub expected: String,
+}
+
+impl Violation {
+    #[cold]
+    pub fn new(
+        id: Option<&Bound<'_, PyAny>>,
+        reason: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        let id = id.map(|id| id.clone().unbind());
+        Self { reason: reason.into(), id, expected: expected.into() }
+    }
+
+    /// The SequenceError that says so.
+    #[cold]
+    pub fn into_error(self, py: Python<'_>, index: usize, event_type: Option<&str>) -> PyErr {
+        let Self { reason, id, expected } = self;
+        let place = event_type.map_or_else(
+            || format!("end of stream after {index} events"),
+            |event_type| format!("event {index} ({event_type})"),
+        );
+        let error = SequenceError::new_err(format!("{place}: {reason}; expected {expected}"));
+        let attributes = || -> PyResult<()> {
+            let value = error.value(py);
+            value.setattr("event_index", index)?;
+            value.setattr("event_type", event_type)?;
+            value.setattr("id", id)?;
+            value.setattr("expected", expected)
+        };
+        match attributes() {
+            Ok(()) => error,
+            Err(failed) => failed,
+        }
+    }
+}
 
 create_exception!(
     agui_codec,
@@ -97,5 +157,16 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     patch.setattr("operation_index", py.None())?;
     patch.setattr("path", "")?;
     patch.setattr("reason", "")?;
-    module.add("PatchError", patch)
+    module.add("PatchError", patch)?;
+    let enforcement = py.get_type::<EnforcementError>();
+    enforcement.setattr("path", "")?;
+    for attribute in ["event_index", "event_type"] {
+        enforcement.setattr(attribute, py.None())?;
+    }
+    module.add("EnforcementError", enforcement)?;
+    let sequence = py.get_type::<SequenceError>();
+    for attribute in ["event_index", "event_type", "id", "expected"] {
+        sequence.setattr(attribute, py.None())?;
+    }
+    module.add("SequenceError", sequence)
 }

@@ -8,6 +8,7 @@ mod event;
 mod json;
 mod sse;
 mod state;
+mod stream;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -24,6 +25,11 @@ mod _native {
     use super::event::build::make_event;
     #[pymodule_export]
     use super::state::{apply_patch, create_patch};
+    #[pymodule_export]
+    use super::stream::{
+        ChunkExpander, EventEnforcer, EventVerifier, LegacyDowngrader, LegacyUpgrader, Pipeline,
+        downgrade_input, enforce_input, upgrade_input,
+    };
     #[pymodule_export]
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]

@@ -187,7 +187,7 @@ fn is_member(value: &Bound<'_, PyAny>, choices: &[(Box<str>, &'static super::Cel
 }
 
 /// RFC 6901 section 3: empty, or tokens that each follow a slash, with `~` only as `~0` or `~1`.
-fn is_json_pointer(pointer: &str) -> bool {
+pub fn is_json_pointer(pointer: &str) -> bool {
     (pointer.is_empty() || pointer.starts_with('/'))
         && pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']))
 }
@@ -235,6 +235,21 @@ pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Boun
         PyResult::Ok(adapter.call1((union,))?.getattr(intern!(py, "validate_python"))?.unbind())
     })?;
     validate.bind(py).call1((dict,))
+}
+
+/// The model of a plan that a dict with the keys of the wire describes, by the official validator
+/// where it is not exactly as declared.
+pub fn validated<'py>(
+    dict: &Bound<'py, PyAny>,
+    plan: &'static Plan,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(exact) = dict.cast_exact::<PyDict>()
+        && plan.is_current()
+        && let Ok(model) = model(exact, plan)
+    {
+        return Ok(model);
+    }
+    plan.class.bind(dict.py()).call_method1(intern!(dict.py(), "model_validate"), (dict,))
 }
 
 /// `cls(**fields)`, sooner.

@@ -2,11 +2,13 @@
 //! spelling.
 
 pub mod build;
+mod keys;
 mod kind;
 pub mod plan;
 mod registry;
 mod view;
 
+pub use keys::{Key, keys};
 pub use kind::EventKind;
 pub use plan::{
     Cell, Field, Plan, Shape, Spelling, base_model, model_dump_json, set_our_model_dump_json,

@@ -27,6 +27,9 @@ pub struct Plan {
     pub tag: Option<usize>,
     /// Where `rawEvent` stands, if the class has it.
     pub raw_event: Option<usize>,
+    /// One bit for each field that must be there on the wire. Instances have a default for a field
+    /// with one possible value; what a peer sent must have it all the same.
+    pub required: u64,
     /// The instance dictionary of an instance for which nothing was given, in class order. (A
     /// required field has None there until it is given.)
     pub defaults: Py<PyDict>,
@@ -372,6 +375,11 @@ impl<'a, 'py> Learner<'a, 'py> {
             matches!(&*field.name_text, "type" | "role" | "op") && field.constant.is_some()
         });
         let raw_event = fields.iter().position(|field| &*field.name_text == "raw_event");
+        let required = fields
+            .iter()
+            .enumerate()
+            .filter(|(_, field)| field.default.is_none() || field.constant.is_some())
+            .fold(0, |required, (at, _)| required | 1 << at);
         let defaults = PyDict::new(self.py);
         for field in &fields {
             defaults.set_item(&field.name, &field.default)?;
@@ -387,6 +395,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             fields,
             tag,
             raw_event,
+            required,
             defaults: defaults.unbind(),
             serializer: serializer.unbind(),
             validator: validator.unbind(),

@@ -21,6 +21,8 @@ pub struct Registry {
     /// What all events have: the plan of events of a type that the SDK does not know.
     base_event: &'static Cell,
     kinds: PointerMap<EventKind>,
+    /// The `type` of each kind, interned.
+    names: Vec<Py<PyString>>,
     /// The slots of a model: its extra fields, the names of the fields that were given, and its
     /// private attributes.
     pub extra: Py<PyAny>,
@@ -55,6 +57,7 @@ impl Registry {
         let event_type = core.getattr("EventType")?;
         let mut classes = Classes::default();
         let mut kinds = PointerMap::default();
+        let mut names = Vec::new();
         let mut learner = Learner::new(&mut classes, &base)?;
         let base_event = learner.class(&core.getattr("BaseEvent")?.cast_into()?)?;
         let mut events = [base_event; EventKind::COUNT];
@@ -74,6 +77,7 @@ impl Registry {
             if let Ok(member) = event_type.get_item(&name) {
                 kinds.insert(member, kind);
             }
+            names.push(name.clone().unbind());
             kinds.insert(name.into_any(), kind);
         }
         let slot = |name: &str| -> PyResult<Py<PyAny>> {
@@ -90,6 +94,7 @@ impl Registry {
             events,
             base_event,
             kinds,
+            names,
             extra: slot("__pydantic_extra__")?,
             fields_set: slot("__pydantic_fields_set__")?,
             private: slot("__pydantic_private__")?,
@@ -129,6 +134,12 @@ impl Registry {
             capi::Text::Ascii(name) => EventKind::from_name(name),
             _ => None,
         }
+    }
+
+    /// The `type` of events of this kind, as wire dicts have it.
+    #[inline]
+    pub fn kind_name<'py>(&self, py: Python<'py>, kind: EventKind) -> &Bound<'py, PyString> {
+        self.names[kind as usize].bind(py)
     }
 
     /// The member of a tagged union that a discriminator names.

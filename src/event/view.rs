@@ -13,7 +13,7 @@ use crate::capi::{self, DictIter};
 pub struct View<'py> {
     pub plan: &'static Plan,
     pub spelling: Spelling,
-    fields: Bound<'py, PyDict>,
+    pub(super) fields: Bound<'py, PyDict>,
     /// A model's extra fields, if there are any.
     extra: Option<Bound<'py, PyDict>>,
 }
@@ -64,6 +64,12 @@ impl<'py> View<'py> {
         let dict = event.cast::<PyDict>().ok()?;
         let kind = registry.kind(&capi::dict_get(dict, registry.type_key.bind(event.py()))?);
         Some((Self::of_wire(dict, registry.event(kind)?), kind))
+    }
+
+    /// The dict that is read: a wire dict itself, or the instance dictionary of a model.
+    #[inline]
+    pub fn dict(&self) -> &Bound<'py, PyDict> {
+        &self.fields
     }
 
     /// Calls `visit` with every entry, in the object's own order.

@@ -1,0 +1,102 @@
+//! The fields that the stages ask for by name, with both of their spellings interned once.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
+
+use super::plan::Spelling;
+use super::view::View;
+use crate::capi;
+
+/// A field of the protocol: its key on the wire and its attribute name.
+pub struct Key {
+    alias: Py<PyString>,
+    name: Py<PyString>,
+}
+
+macro_rules! keys {
+    ($($name:ident = $alias:literal,)*) => {
+        pub struct Keys { $(pub $name: Key),* }
+
+        /// The keys.
+        #[inline]
+        pub fn keys(py: Python<'_>) -> &'static Keys {
+            static KEYS: PyOnceLock<Keys> = PyOnceLock::new();
+            KEYS.get_or_init(py, || Keys {
+                $($name: Key {
+                    alias: PyString::intern(py, $alias).unbind(),
+                    name: PyString::intern(py, stringify!($name)).unbind(),
+                }),*
+            })
+        }
+    };
+}
+
+keys! {
+    r#type = "type",
+    delta = "delta",
+    entity_id = "entityId",
+    id = "id",
+    input = "input",
+    interrupts = "interrupts",
+    message = "message",
+    message_id = "messageId",
+    messages = "messages",
+    metadata = "metadata",
+    name = "name",
+    outcome = "outcome",
+    parent_message_id = "parentMessageId",
+    parent_subagent_run_id = "parentSubagentRunId",
+    protocol_version = "protocolVersion",
+    raw_event = "rawEvent",
+    replace = "replace",
+    role = "role",
+    run_id = "runId",
+    step_name = "stepName",
+    subagent_run_id = "subagentRunId",
+    subtype = "subtype",
+    thread_id = "threadId",
+    tool_call_id = "toolCallId",
+    tool_call_name = "toolCallName",
+    tool_calls = "toolCalls",
+}
+
+impl Key {
+    /// The key on the wire.
+    pub fn alias<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
+        self.alias.bind(py)
+    }
+
+    /// What a dict has under the key: the wire's spelling, else the attribute's.
+    #[inline]
+    fn of_dict<'py>(&self, dict: &Bound<'py, PyDict>) -> Option<Bound<'py, PyAny>> {
+        let py = dict.py();
+        capi::dict_get(dict, self.alias.bind(py)).or_else(|| {
+            let differs = !self.alias.is(&self.name);
+            differs.then(|| capi::dict_get(dict, self.name.bind(py))).flatten()
+        })
+    }
+
+    /// What an object inside an event has under the key, be it a dict or a model. None in a model
+    /// is absence; in a dict it is a null that the sender wrote.
+    pub fn of<'py>(&self, object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        if let Ok(dict) = object.cast::<PyDict>() {
+            return self.of_dict(dict);
+        }
+        let fields = capi::instance_dict(object)?;
+        capi::dict_get(&fields, self.name.bind(object.py())).filter(|value| !value.is_none())
+    }
+}
+
+impl<'py> View<'py> {
+    /// What the object has under the key. Unlike [`View::get`] it tells a null in a wire dict,
+    /// which the protocol forbids in many places, from absence.
+    #[inline]
+    pub fn read(&self, key: &Key) -> Option<Bound<'py, PyAny>> {
+        match self.spelling {
+            Spelling::Wire => key.of_dict(&self.fields),
+            Spelling::Model => capi::dict_get(&self.fields, key.name.bind(self.fields.py()))
+                .filter(|value| !value.is_none()),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Enforcement: nothing unknown and nothing malformed gets past it.
+
+mod judge;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use self::judge::{Judge, Judged, Malformed, Removal};
+use super::{Item, Output, Stage, close_list, feed_list};
+use crate::deviation::{Deviation, Reporter};
+use crate::errors::EnforcementError;
+use crate::event::{EventKind, Plan, Shape, Spelling, View, build, keys, registry};
+
+/// The version of the protocol that this package knows.
+pub const PROTOCOL_VERSION: &str = "1.1";
+
+/// Removes from a stream what the protocol does not describe, and refuses what it forbids.
+///
+/// An event of an unknown type is dropped, an unknown property removed, an unknown member of a
+/// union removed (the field, if that is optional; the element of a list; else what contains it),
+/// each with a :class:`Deviation`. A known field with a value that the protocol forbids is fatal:
+/// values are never coerced. What the protocol leaves open (patch operations, metadata, state,
+/// activity content, raw payloads) is not looked into. A clean event passes as the same object.
+/// The rule is "Processing events" of https://docs.ag-ui.com/spec, judged by its JSON schema.
+///
+/// Args:
+///     on_deviation: Called with a :class:`Deviation` for all that is removed, and for a peer that
+///         declares a newer version of the protocol. The default logs it.
+///
+/// Raises:
+///     EnforcementError: From ``feed``, naming the field.
+#[pyclass(module = "agui_codec")]
+pub struct EventEnforcer {
+    index: usize,
+    judge: Judge,
+    reporter: Reporter,
+}
+
+#[pymethods]
+impl EventEnforcer {
+    #[new]
+    #[pyo3(signature = (*, on_deviation=None))]
+    fn new(on_deviation: Option<Py<PyAny>>) -> Self {
+        Self { index: 0, judge: Judge::default(), reporter: Reporter::new(on_deviation) }
+    }
+
+    /// Takes the next event.
+    ///
+    /// Args:
+    ///     event: An event model or a wire dict.
+    ///
+    /// Returns:
+    ///     The event, the same object if it is clean; nothing if its type is unknown.
+    ///
+    /// Raises:
+    ///     EnforcementError: If a known field is malformed.
+    #[pyo3(signature = (event, /))]
+    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        feed_list(self, event)
+    }
+
+    /// Ends the stream. Returns no events.
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        close_list(self, py)
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.reporter.traverse(&visit)
+    }
+
+    fn __clear__(&mut self) {
+        self.reporter.clear();
+    }
+}
+
+impl Stage for EventEnforcer {
+    #[inline]
+    fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
+        let index = self.index;
+        self.index += 1;
+        let Some(kind) = item.kind else { return self.unknown_event(item, index) };
+        let output = match item.view.spelling {
+            Spelling::Model if judge::is_clean_model(&item.event) => Output::Pass,
+            Spelling::Model => {
+                let dumped = super::dump(&item.event)?;
+                let view = View::of_wire(&dumped, item.view.plan);
+                self.judged(item, &view, kind, index)?
+            }
+            Spelling::Wire => self.judged(item, &item.view, kind, index)?,
+        };
+        if kind == EventKind::RunStarted {
+            self.declared_version(item)?;
+        }
+        Ok(output)
+    }
+
+    fn close<'py>(&mut self, _py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        Ok(Vec::new())
+    }
+}
+
+impl EventEnforcer {
+    #[inline]
+    fn judged<'py>(
+        &mut self,
+        item: &Item<'py>,
+        view: &View<'py>,
+        kind: EventKind,
+        index: usize,
+    ) -> PyResult<Output<'py>> {
+        match self.judge.object(view.dict(), view.plan) {
+            Ok(Judged::Keep) => Ok(Output::Pass),
+            Ok(Judged::Replace(event)) => {
+                self.announce(item.event.py(), kind)?;
+                let event = event.cast_into::<PyDict>().map_err(PyErr::from)?;
+                Ok(Output::One(build::event(event, item.spelling)?))
+            }
+            Ok(Judged::Drop | Judged::Absent) => {
+                for removal in &mut self.judge.removed {
+                    removal.detail.insert_str(0, "dropped the event: ");
+                }
+                self.announce(item.event.py(), kind)?;
+                Ok(Output::Nothing)
+            }
+            Err(malformed) => {
+                self.judge = Judge::default();
+                Err(error(item.event.py(), *malformed, Some(index), Some(kind.name())))
+            }
+        }
+    }
+
+    #[cold]
+    fn announce(&mut self, py: Python<'_>, kind: EventKind) -> PyResult<()> {
+        for Removal { kind: sort, path, detail } in std::mem::take(&mut self.judge.removed) {
+            let event_type = Some(kind.name().to_owned());
+            self.reporter
+                .report(py, Deviation { kind: sort.to_owned(), event_type, path, detail })?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn unknown_event<'py>(&self, item: &Item<'py>, index: usize) -> PyResult<Output<'py>> {
+        let py = item.event.py();
+        let typed = item.view.read(&keys(py).r#type);
+        if !typed.is_some_and(|name| name.is_instance_of::<PyString>()) {
+            let reason = "expected the type of the event, a string".to_owned();
+            let malformed = Malformed { path: "type".to_owned(), reason };
+            return Err(error(py, malformed, Some(index), None));
+        }
+        let event_type = item.type_name();
+        self.reporter.report(
+            py,
+            Deviation {
+                kind: "unknown_event".to_owned(),
+                detail: format!("dropped an event of the unknown type {event_type}"),
+                event_type: Some(event_type),
+                path: String::new(),
+            },
+        )?;
+        Ok(Output::Nothing)
+    }
+
+    /// A newer version of the protocol may have material that is removed here; one that cannot be
+    /// read may be newer.
+    #[cold]
+    fn declared_version(&self, item: &Item<'_>) -> PyResult<()> {
+        let py = item.event.py();
+        let Some(declared) = item.view.read(&keys(py).protocol_version) else { return Ok(()) };
+        let declared = declared.cast::<PyString>().map(|text| text.to_string_lossy().into_owned());
+        let Ok(declared) = declared else { return Ok(()) };
+        let detail = match (version(&declared), version(PROTOCOL_VERSION)) {
+            (Some(theirs), ours) if Some(theirs) > ours => format!(
+                "the peer speaks version {declared} of the protocol, newer than {PROTOCOL_VERSION}; \
+                 what is unknown is removed"
+            ),
+            (Some(_), _) => return Ok(()),
+            (None, _) => format!(
+                "cannot interpret the version {declared:?} of the protocol that the peer declares"
+            ),
+        };
+        let event_type = Some(EventKind::RunStarted.name().to_owned());
+        let path = "protocolVersion".to_owned();
+        let kind = "protocol_version".to_owned();
+        self.reporter.report(py, Deviation { kind, event_type, path, detail })
+    }
+}
+
+/// `MAJOR.MINOR`, to be compared by number.
+pub fn version(text: &str) -> Option<(u64, u64)> {
+    let number = |part: &str| -> Option<u64> {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| part.parse().unwrap_or(u64::MAX))
+    };
+    let (major, minor) = text.split_once('.')?;
+    Some((number(major)?, number(minor)?))
+}
+
+#[cold]
+fn error(
+    py: Python<'_>,
+    malformed: Malformed,
+    index: Option<usize>,
+    event_type: Option<&str>,
+) -> PyErr {
+    let Malformed { path, reason } = malformed;
+    let place = match (index, event_type) {
+        (Some(index), Some(event_type)) => format!("event {index} ({event_type}): "),
+        (Some(index), None) => format!("event {index}: "),
+        (None, _) => String::new(),
+    };
+    let colon = if path.is_empty() { "" } else { ": " };
+    let error = EnforcementError::new_err(format!("{place}{path}{colon}{reason}"));
+    let attributes = || -> PyResult<()> {
+        let value = error.value(py);
+        value.setattr("path", path)?;
+        value.setattr("event_index", index)?;
+        value.setattr("event_type", event_type)
+    };
+    match attributes() {
+        Ok(()) => error,
+        Err(failed) => failed,
+    }
+}
+
+/// The plan of `RunAgentInput`, which RUN_STARTED may echo.
+pub fn input_plan() -> Option<&'static Plan> {
+    let plan = registry().event(Some(EventKind::RunStarted))?;
+    let field = plan.fields.iter().find(|field| &*field.alias_text == "input")?;
+    match &field.shape {
+        Shape::Nullable(inner) => match &**inner {
+            Shape::Model(cell) => cell.plan.get(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Enforcement of the input of a run, before it is sent.
+///
+/// Args:
+///     run_agent_input: A ``RunAgentInput``, or a dict with the keys of the wire. None in an
+///         optional field of the dict is absence, and left out.
+///     on_deviation: Called with a :class:`Deviation` for all that is removed. The default logs it.
+///
+/// Returns:
+///     The input, the same object if it is clean, else one of the same kind without what the
+///     protocol does not describe.
+///
+/// Raises:
+///     EnforcementError: If a known field is malformed.
+#[pyfunction]
+#[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
+pub fn enforce_input<'py>(
+    run_agent_input: &Bound<'py, PyAny>,
+    on_deviation: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = run_agent_input.py();
+    let Some(plan) = input_plan() else { return Ok(run_agent_input.clone()) };
+    let (dict, spelling) = if let Ok(dict) = run_agent_input.cast::<PyDict>() {
+        (dict.clone(), Spelling::Wire)
+    } else if judge::is_clean_model(run_agent_input) {
+        return Ok(run_agent_input.clone());
+    } else {
+        (super::dump(run_agent_input)?, Spelling::Model)
+    };
+    let mut judge = Judge::default();
+    judge.none_is_absence = true;
+    let clean =
+        match judge.object(&dict, plan).map_err(|malformed| error(py, *malformed, None, None))? {
+            Judged::Keep | Judged::Drop | Judged::Absent => return Ok(run_agent_input.clone()),
+            Judged::Replace(clean) => clean,
+        };
+    let reporter = Reporter::new(on_deviation);
+    for Removal { kind, path, detail } in judge.removed {
+        let kind = kind.to_owned();
+        reporter.report(py, Deviation { kind, event_type: None, path, detail })?;
+    }
+    match spelling {
+        Spelling::Wire => Ok(clean),
+        Spelling::Model => build::validated(&clean, plan),
+    }
+}

@@ -1,0 +1,503 @@
+//! One walk over an object of the protocol: what is known is judged, what is unknown removed.
+//!
+//! What the protocol says of an object comes from its plan, and two rules say what the JSON schema
+//! adds to the SDK's classes: a tag with one possible value must be there though the classes have a
+//! default for it (`Plan::required`), and `encryptedValueType` (1.1) may stand where
+//! `encryptedValue` may. A walk over a clean object allocates nothing.
+
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+use std::fmt::Write;
+
+use crate::capi::{self, DictIter};
+use crate::event::build::is_json_pointer;
+use crate::event::plan::Bounds;
+use crate::event::{Cell, Field, Plan, Registry, Shape, Spelling, registry};
+use crate::stream::quoted;
+
+/// What becomes of a value.
+pub enum Judged<'py> {
+    Keep,
+    Replace(Bound<'py, PyAny>),
+    /// It cannot be recognised, and goes: the field if that is optional, the element of a list,
+    /// else what contains it.
+    Drop,
+    /// An optional field that holds None, where that means absence.
+    Absent,
+}
+
+/// A known value that the protocol forbids.
+#[derive(Debug)]
+pub struct Malformed {
+    pub path: String,
+    pub reason: String,
+}
+
+/// Something that was removed.
+pub struct Removal {
+    pub kind: &'static str,
+    pub path: String,
+    pub detail: String,
+}
+
+/// A step from an object to a value in it.
+#[derive(Clone, Copy)]
+enum Step {
+    Field(&'static str),
+    Index(usize),
+}
+
+type Verdict<'py> = Result<Judged<'py>, Box<Malformed>>;
+
+/// A walk in progress.
+#[derive(Default)]
+pub struct Judge {
+    path: Vec<Step>,
+    pub removed: Vec<Removal>,
+    /// Whether None in an optional field of a dict is absence, as in what is yet to be sent, or
+    /// the null that a peer wrote.
+    pub none_is_absence: bool,
+}
+
+impl Judge {
+    /// Judges a wire dict by its plan, which its tag has chosen.
+    #[inline]
+    pub fn object<'py>(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Verdict<'py> {
+        with_critical_section(dict, || self.entries(dict, plan, plan.tag))
+    }
+
+    /// `known` is the field that needs no look any more.
+    #[inline]
+    fn entries<'py>(
+        &mut self,
+        dict: &Bound<'py, PyDict>,
+        plan: &'static Plan,
+        known: Option<usize>,
+    ) -> Verdict<'py> {
+        let mut items = DictIter::new(dict);
+        let mut seen = 0_u64;
+        let mut expected = 0;
+        let mut own: Option<Bound<'py, PyDict>> = None;
+        while let Some((key, value)) = items.next() {
+            let Ok(key) = key.cast_exact::<PyString>() else {
+                return Err(self.malformed(&[], format!("the key {} is no string", quoted(&key))));
+            };
+            let judged = match plan.find(&key, expected, Spelling::Wire) {
+                Some(at) => {
+                    seen |= 1 << at;
+                    expected = at + 1;
+                    let field = &plan.fields[at];
+                    match &field.shape {
+                        Shape::Str if capi::is_exact_str(&value) => continue,
+                        _ if known == Some(at) => continue,
+                        // Judging may allocate, which may run the garbage collector and with it
+                        // Python code: the value is held meanwhile.
+                        _ => self.field(field, &value.to_owned())?,
+                    }
+                }
+                None => self.unknown(plan, &key.to_owned(), &value.to_owned())?,
+            };
+            if !matches!(judged, Judged::Keep) {
+                let key = key.to_owned();
+                let own = match &own {
+                    Some(own) => own,
+                    None => own.insert(dict.copy().map_err(|e| self.failed(&e))?),
+                };
+                let edited = match judged {
+                    Judged::Keep => Ok(()),
+                    Judged::Replace(value) => own.set_item(key, value),
+                    Judged::Absent => own.del_item(key),
+                    Judged::Drop => {
+                        let required = plan
+                            .find(&key, 0, Spelling::Wire)
+                            .is_some_and(|at| plan.required & (1 << at) != 0);
+                        if required {
+                            return Ok(Judged::Drop);
+                        }
+                        own.del_item(key)
+                    }
+                };
+                edited.map_err(|error| self.failed(&error))?;
+            }
+            if !items.unchanged() {
+                return Err(self.malformed(&[], "it changed while it was read"));
+            }
+        }
+        let missing = plan.required & !seen;
+        if missing != 0 {
+            let alias: &'static str = &plan.fields[missing.trailing_zeros() as usize].alias_text;
+            return Err(self.malformed(&[Step::Field(alias)], "required, but missing"));
+        }
+        Ok(own.map_or(Judged::Keep, |own| Judged::Replace(own.into_any())))
+    }
+
+    /// A described field.
+    fn field<'py>(&mut self, field: &'static Field, value: &Bound<'py, PyAny>) -> Verdict<'py> {
+        let mark = self.removed.len();
+        self.path.push(Step::Field(&field.alias_text));
+        let judged = self.value(&field.shape, value);
+        let judged = match judged {
+            // A subtype that only a later version knows makes the event one of that version.
+            Err(_) if &*field.alias_text == "subtype" && value.is_instance_of::<PyString>() => {
+                Ok(Judged::Drop)
+            }
+            other => other,
+        };
+        if let Ok(Judged::Drop) = judged {
+            self.forget(mark);
+            self.remove("unknown_member", format!("removed the unknown {}", member_text(value)));
+        }
+        self.path.pop();
+        judged
+    }
+
+    /// An entry that the plan does not describe.
+    #[cold]
+    fn unknown<'py>(
+        &mut self,
+        plan: &'static Plan,
+        key: &Bound<'py, PyString>,
+        value: &Bound<'py, PyAny>,
+    ) -> Verdict<'py> {
+        let text = key.to_string_lossy();
+        // RFC 6902 section 4: members that an operation does not define are ignored.
+        let open = plan.tag.is_some_and(|tag| &*plan.fields[tag].alias_text == "op");
+        if open {
+            return Ok(Judged::Keep);
+        }
+        if text == "encryptedValueType"
+            && plan.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
+        {
+            self.path.push(Step::Field("encryptedValueType"));
+            let judged = match value.is_none() && self.none_is_absence {
+                true => Ok(Judged::Absent),
+                false => self.value(&Shape::Str, value),
+            };
+            self.path.pop();
+            return judged;
+        }
+        let mut path = self.text(&[]);
+        push_key(&mut path, &text);
+        let named = plan.fields.iter().find(|field| *field.name_text == *text);
+        let hint = named.map_or_else(String::new, |field| {
+            format!(" (a wire dict has {} under {})", field.name_text, field.alias_text)
+        });
+        self.removed.push(Removal {
+            kind: "unknown_property",
+            path,
+            detail: format!("removed an unknown property{hint}"),
+        });
+        // Not a field, and so optional.
+        Ok(Judged::Absent)
+    }
+
+    fn value<'py>(&mut self, shape: &'static Shape, value: &Bound<'py, PyAny>) -> Verdict<'py> {
+        let fits = match shape {
+            Shape::Any | Shape::Unknown => true,
+            Shape::Str => value.is_instance_of::<PyString>(),
+            Shape::JsonPointer => match value.cast::<PyString>() {
+                Ok(pointer) if is_json_pointer(&pointer.to_string_lossy()) => true,
+                Ok(_) => {
+                    return Err(
+                        self.malformed(&[], format!("{} is no JSON Pointer", quoted(value)))
+                    );
+                }
+                Err(_) => false,
+            },
+            Shape::Bool => value.is_instance_of::<PyBool>(),
+            Shape::Int(bounds) => return self.int(bounds, value),
+            Shape::Map => value.is_instance_of::<PyDict>(),
+            Shape::Literal(choices) => {
+                let text = value.cast::<PyString>().map(|text| text.to_string_lossy());
+                if text.is_ok_and(|text| choices.iter().any(|(choice, _)| **choice == *text)) {
+                    true
+                } else {
+                    return Err(self.no_choice(choices, value));
+                }
+            }
+            Shape::Nullable(_) if value.is_none() => {
+                if self.none_is_absence {
+                    return Ok(Judged::Absent);
+                }
+                false
+            }
+            Shape::Nullable(inner) => return self.value(inner, value),
+            Shape::Model(cell) => return self.model(cell, shape, value),
+            Shape::Tagged { discriminator, choices } => {
+                return self.tagged(discriminator, choices, shape, value);
+            }
+            Shape::List { item, min } => return self.list(item, *min, shape, value),
+            Shape::StrOrList(_) if value.is_instance_of::<PyString>() => true,
+            Shape::StrOrList(list) if value.is_instance_of::<PyList>() => {
+                return self.value(list, value);
+            }
+            Shape::StrOrList(_) => false,
+        };
+        if fits { Ok(Judged::Keep) } else { Err(self.misfit(shape, value)) }
+    }
+
+    fn int<'py>(&mut self, bounds: &Bounds, value: &Bound<'py, PyAny>) -> Verdict<'py> {
+        let (low, high) = match bounds {
+            Bounds::None => (i64::MIN, i64::MAX),
+            Bounds::Between(low, high) => (*low, *high),
+        };
+        // An integral number is an integer to JSON however it is written: 2.0, too.
+        let whole = match value.cast::<PyInt>() {
+            Ok(_) if value.is_instance_of::<PyBool>() => {
+                return Err(
+                    self.malformed(&[], format!("expected an integer, got {}", describe(value)))
+                );
+            }
+            Ok(int) => capi::int_as_i64(int),
+            Err(_) => match value.cast::<PyFloat>().map(capi::float_value) {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "it saturates, and is compared"
+                )]
+                Ok(float) if float.fract() == 0.0 => Some(float as i64),
+                _ => {
+                    return Err(self
+                        .malformed(&[], format!("expected an integer, got {}", describe(value))));
+                }
+            },
+        };
+        if whole.is_some_and(|whole| (low..=high).contains(&whole)) {
+            return Ok(Judged::Keep);
+        }
+        Err(self.malformed(&[], format!("{} is not between {low} and {high}", quoted(value))))
+    }
+
+    fn model<'py>(
+        &mut self,
+        cell: &'static Cell,
+        shape: &'static Shape,
+        value: &Bound<'py, PyAny>,
+    ) -> Verdict<'py> {
+        match (value.cast::<PyDict>(), cell.plan.get()) {
+            (Ok(dict), Some(plan)) => {
+                with_critical_section(dict, || self.entries(dict, plan, None))
+            }
+            (Ok(_), None) => Ok(Judged::Keep),
+            (Err(_), _) if is_clean_model(value) => Ok(Judged::Keep),
+            (Err(_), _) => Err(self.misfit(shape, value)),
+        }
+    }
+
+    fn tagged<'py>(
+        &mut self,
+        discriminator: &'static Py<PyString>,
+        choices: &'static [(Box<str>, &'static Cell)],
+        shape: &'static Shape,
+        value: &Bound<'py, PyAny>,
+    ) -> Verdict<'py> {
+        let Ok(dict) = value.cast::<PyDict>() else {
+            return match is_clean_model(value) {
+                true => Ok(Judged::Keep),
+                false => Err(self.misfit(shape, value)),
+            };
+        };
+        let key = discriminator.bind(value.py());
+        let name = || Step::Field(tag_name(choices));
+        // Without a tag it is no member of a later version, but a broken one of this.
+        let Some(tag) = capi::dict_get(dict, key) else {
+            return Err(self.malformed(&[name()], "required, but missing"));
+        };
+        if !tag.is_instance_of::<PyString>() {
+            let reason = format!("expected a string, got {}", describe(&tag));
+            return Err(self.malformed(&[name()], reason));
+        }
+        if let Some(cell) = Registry::choice(choices, &tag) {
+            return cell.plan.get().map_or(Ok(Judged::Keep), |plan| self.object(dict, plan));
+        }
+        // Whatever it may be, what all members have must be as it is in all of them: an id.
+        let identified = choices.iter().all(|(_, cell)| {
+            let plan = cell.plan.get();
+            plan.is_some_and(|plan| {
+                plan.fields
+                    .iter()
+                    .any(|field| &*field.alias_text == "id" && field.default.is_none())
+            })
+        });
+        if identified {
+            let id = capi::dict_get(dict, &PyString::intern(value.py(), "id"));
+            if !id.is_some_and(|id| id.is_instance_of::<PyString>()) {
+                return Err(self.malformed(&[Step::Field("id")], "expected a string"));
+            }
+        }
+        Ok(Judged::Drop)
+    }
+
+    fn list<'py>(
+        &mut self,
+        item: &'static Shape,
+        min: usize,
+        shape: &'static Shape,
+        value: &Bound<'py, PyAny>,
+    ) -> Verdict<'py> {
+        let Ok(list) = value.cast::<PyList>() else { return Err(self.misfit(shape, value)) };
+        let len = list.len();
+        if len < min {
+            return Err(self.malformed(&[], format!("expected at least {min}, got {len}")));
+        }
+        let mut own: Option<Bound<'py, PyList>> = None;
+        for (index, value) in list.iter().enumerate() {
+            let mark = self.removed.len();
+            self.path.push(Step::Index(index));
+            let judged = self.value(item, &value)?;
+            if let Judged::Drop = judged {
+                self.forget(mark);
+                self.remove(
+                    "unknown_member",
+                    format!("removed the unknown {}", member_text(&value)),
+                );
+            }
+            self.path.pop();
+            if own.is_none() && !matches!(judged, Judged::Keep) {
+                own = Some(list.get_slice(0, index));
+            }
+            if let Some(own) = &own {
+                let appended = match judged {
+                    Judged::Keep => own.append(value),
+                    Judged::Replace(other) => own.append(other),
+                    Judged::Drop | Judged::Absent => Ok(()),
+                };
+                appended.map_err(|error| self.failed(&error))?;
+            }
+        }
+        Ok(own.map_or(Judged::Keep, |own| Judged::Replace(own.into_any())))
+    }
+
+    /// What is dropped whole takes what was removed inside it along.
+    fn forget(&mut self, mark: usize) {
+        self.removed.truncate(mark);
+    }
+
+    #[cold]
+    fn remove(&mut self, kind: &'static str, detail: String) {
+        let path = self.text(&[]);
+        self.removed.push(Removal { kind, path, detail });
+    }
+
+    fn text(&self, last: &[Step]) -> String {
+        let mut path = String::new();
+        for step in self.path.iter().chain(last) {
+            match step {
+                Step::Field(name) => push_key(&mut path, name),
+                Step::Index(index) => {
+                    let _ = write!(path, "[{index}]");
+                }
+            }
+        }
+        path
+    }
+
+    #[cold]
+    fn malformed(&self, last: &[Step], reason: impl Into<String>) -> Box<Malformed> {
+        Box::new(Malformed { path: self.text(last), reason: reason.into() })
+    }
+
+    #[cold]
+    fn failed(&self, error: &PyErr) -> Box<Malformed> {
+        self.malformed(&[], error.to_string())
+    }
+
+    #[cold]
+    fn misfit(&self, shape: &Shape, value: &Bound<'_, PyAny>) -> Box<Malformed> {
+        self.malformed(&[], format!("expected {}, got {}", noun(shape), describe(value)))
+    }
+
+    #[cold]
+    fn no_choice(
+        &self,
+        choices: &[(Box<str>, Py<PyAny>)],
+        value: &Bound<'_, PyAny>,
+    ) -> Box<Malformed> {
+        let choices: Vec<_> = choices.iter().map(|(choice, _)| format!("'{choice}'")).collect();
+        let expected = choices.join(" or ");
+        self.malformed(&[], format!("expected {expected}, got {}", quoted(value)))
+    }
+}
+
+/// What the tag of a union is called.
+fn tag_name(choices: &'static [(Box<str>, &'static Cell)]) -> &'static str {
+    let plan = choices.first().and_then(|(_, cell)| cell.plan.get());
+    plan.and_then(|plan| plan.tag.map(|tag| &*plan.fields[tag].alias_text)).unwrap_or("type")
+}
+
+fn push_key(path: &mut String, key: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(key);
+}
+
+fn noun(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Str | Shape::JsonPointer | Shape::Literal(_) => "a string",
+        Shape::Int(_) => "an integer",
+        Shape::Bool => "a boolean",
+        Shape::Any | Shape::Unknown => "a value",
+        Shape::Map | Shape::Model(_) | Shape::Tagged { .. } => "an object",
+        Shape::List { .. } => "a list",
+        Shape::StrOrList(_) => "a string or a list",
+        Shape::Nullable(inner) => noun(inner),
+    }
+}
+
+/// A value in words, as JSON calls it.
+#[cold]
+fn describe(value: &Bound<'_, PyAny>) -> String {
+    if value.is_none() {
+        return "null".to_owned();
+    }
+    if value.is_instance_of::<PyDict>() {
+        return "object".to_owned();
+    }
+    if value.is_instance_of::<PyList>() {
+        return "list".to_owned();
+    }
+    quoted(value)
+}
+
+/// A member of a union in words: by its tag.
+#[cold]
+fn member_text(value: &Bound<'_, PyAny>) -> String {
+    let Ok(dict) = value.cast::<PyDict>() else { return describe(value) };
+    for tag in ["role", "op", "type"] {
+        if let Ok(Some(said)) = dict.get_item(tag) {
+            return format!("{tag} {}", quoted(&said));
+        }
+    }
+    describe(value)
+}
+
+/// Whether a model is surely as its class declares and has nothing unknown in it. What is not is
+/// judged as the wire dict that it would be written as.
+pub fn is_clean_model(model: &Bound<'_, PyAny>) -> bool {
+    let registry = registry();
+    let Some(plan) = registry.plan(capi::type_key(model)) else { return false };
+    let py = model.py();
+    let extra = capi::slot(registry.extra.bind(py), model);
+    let no_extra = extra.is_some_and(|extra| {
+        extra.is_none() || extra.cast::<PyDict>().is_ok_and(|extra| extra.is_empty())
+    });
+    let Some(fields) = capi::instance_dict(model).filter(|_| no_extra) else { return false };
+    let mut judge = Judge::default();
+    let mut expected = 0;
+    let mut count = 0;
+    with_critical_section(&fields, || {
+        DictIter::new(&fields).all(|(key, value)| {
+            let Ok(key) = key.cast_exact::<PyString>() else { return false };
+            let Some(at) = plan.find(&key, expected, Spelling::Model) else { return false };
+            expected = at + 1;
+            count += 1;
+            let field = &plan.fields[at];
+            match &field.shape {
+                Shape::Str if capi::is_exact_str(&value) => true,
+                Shape::Nullable(_) if value.is_none() => field.omit_none,
+                shape => matches!(judge.value(shape, &value.to_owned()), Ok(Judged::Keep)),
+            }
+        })
+    }) && count == plan.fields.len()
+}

@@ -1,0 +1,568 @@
+//! Chunk expansion: the shorthand of the `*_CHUNK` events written out as START, CONTENT and END.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted};
+use crate::capi;
+use crate::deviation::{Deviation, Reporter};
+use crate::errors::Violation;
+use crate::event::{Entry, EventKind, Key, Spelling, Surprise, build, keys, registry};
+
+/// What chunks of one type assemble.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Assembly {
+    Text,
+    Tool,
+    Reasoning,
+}
+
+impl Assembly {
+    fn of(kind: EventKind) -> Option<Self> {
+        match kind {
+            EventKind::TextMessageChunk => Some(Self::Text),
+            EventKind::ToolCallChunk => Some(Self::Tool),
+            EventKind::ReasoningMessageChunk => Some(Self::Reasoning),
+            _ => None,
+        }
+    }
+
+    fn start(self) -> EventKind {
+        match self {
+            Self::Text => EventKind::TextMessageStart,
+            Self::Tool => EventKind::ToolCallStart,
+            Self::Reasoning => EventKind::ReasoningMessageStart,
+        }
+    }
+
+    fn content(self) -> EventKind {
+        match self {
+            Self::Text => EventKind::TextMessageContent,
+            Self::Tool => EventKind::ToolCallArgs,
+            Self::Reasoning => EventKind::ReasoningMessageContent,
+        }
+    }
+
+    fn end(self) -> EventKind {
+        match self {
+            Self::Text => EventKind::TextMessageEnd,
+            Self::Tool => EventKind::ToolCallEnd,
+            Self::Reasoning => EventKind::ReasoningMessageEnd,
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Text => "text message",
+            Self::Tool => "tool call",
+            Self::Reasoning => "reasoning message",
+        }
+    }
+
+    fn id(self, py: Python<'_>) -> &'static Key {
+        match self {
+            Self::Tool => &keys(py).tool_call_id,
+            Self::Text | Self::Reasoning => &keys(py).message_id,
+        }
+    }
+
+    /// The two fields that an opener establishes and a continuation may only repeat.
+    fn established(self, py: Python<'_>) -> [Option<&'static Key>; 2] {
+        let keys = keys(py);
+        match self {
+            Self::Text => [Some(&keys.role), Some(&keys.name)],
+            Self::Tool => [Some(&keys.tool_call_name), Some(&keys.parent_message_id)],
+            Self::Reasoning => [None, None],
+        }
+    }
+}
+
+/// What one lane assembles at the moment. A lane has at most one, since a continuation says no
+/// more than "the same as before".
+struct Lane {
+    owner: Option<Py<PyString>>,
+    assembly: Assembly,
+    id: Py<PyAny>,
+    established: [Option<Py<PyAny>>; 2],
+    /// The opener's `subagentRunId`, a forbidden null included, so that verification meets it.
+    tag: Option<Py<PyAny>>,
+    /// How the opener was spelled, and so how its END is.
+    spelling: Spelling,
+}
+
+/// What a chunk says.
+#[derive(Default)]
+struct Chunk<'py> {
+    id: Option<Bound<'py, PyAny>>,
+    established: [Option<Bound<'py, PyAny>>; 2],
+    delta: Option<Bound<'py, PyAny>>,
+    metadata: Option<Bound<'py, PyAny>>,
+    raw_event: Option<Bound<'py, PyAny>>,
+    tag: Option<Bound<'py, PyAny>>,
+    /// What the protocol does not describe. Enforcement has had its say already where it runs;
+    /// where it comes later it must find it.
+    rest: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
+}
+
+impl<'py> Chunk<'py> {
+    fn read(item: &Item<'py>, assembly: Assembly) -> PyResult<Self> {
+        let py = item.event.py();
+        let keys = keys(py);
+        // A null in a wire dict is absence here, but for the tag: enforcement has judged the
+        // others, and this one verification has to see.
+        let get = |key: &Key| item.view.read(key).filter(|value| !value.is_none());
+        let mut chunk = Self {
+            id: get(assembly.id(py)),
+            established: assembly.established(py).map(|key| key.and_then(get)),
+            delta: get(&keys.delta),
+            metadata: get(&keys.metadata),
+            raw_event: get(&keys.raw_event),
+            tag: item.view.read(&keys.subagent_run_id),
+            rest: Vec::new(),
+        };
+        item.view
+            .entries(|entry| {
+                if let Entry::Extra(key, value) = entry {
+                    chunk.rest.push((key.clone(), value.clone()));
+                }
+                Ok(())
+            })
+            .map_err(|Surprise| {
+                pyo3::exceptions::PyTypeError::new_err("a chunk that cannot be read as an event")
+            })?;
+        Ok(chunk)
+    }
+
+    fn tag_str(&self) -> Option<&Bound<'py, PyString>> {
+        self.tag.as_ref().and_then(|tag| tag.cast::<PyString>().ok())
+    }
+}
+
+fn same(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
+    match (a.cast::<PyString>(), b.cast::<PyString>()) {
+        (Ok(a), Ok(b)) => capi::same_text(a, b),
+        _ => false,
+    }
+}
+
+/// Whether a lane's owner is the one that this tag names.
+fn owned_by(owner: Option<&Py<PyString>>, tag: Option<&Bound<'_, PyString>>) -> bool {
+    match (owner, tag) {
+        (None, None) => true,
+        (Some(owner), Some(tag)) => capi::same_text(owner.bind(tag.py()), tag),
+        _ => false,
+    }
+}
+
+/// Writes ``TEXT_MESSAGE_CHUNK``, ``TOOL_CALL_CHUNK`` and ``REASONING_MESSAGE_CHUNK`` out as the
+/// START, CONTENT (or ARGS) and END events that they stand for. All other events pass as they are.
+///
+/// Each lane (a ``subagentRunId``, or the parent agent where it is absent) assembles one item at a
+/// time, and an item ends with whatever the protocol says closes its lane; see "Chunk expansion" of
+/// https://docs.ag-ui.com/concepts/events. What is made is spelled as the chunk was: models of
+/// models, wire dicts of wire dicts.
+///
+/// The end of a stream closes nothing: an item that was cut off has not ended, and
+/// :class:`EventVerifier` reports the truncated run.
+///
+/// Args:
+///     on_deviation: Called with a :class:`Deviation` where a chunk's property had to give way. The
+///         default logs it.
+///
+/// Raises:
+///     SequenceError: From ``feed``: a first chunk without its id or name, a continuation that
+///         disagrees with its opener, one that could belong to several lanes.
+#[pyclass(module = "agui_codec")]
+pub struct ChunkExpander {
+    /// In the order in which they opened.
+    lanes: Vec<Lane>,
+    index: usize,
+    reporter: Reporter,
+}
+
+#[pymethods]
+impl ChunkExpander {
+    #[new]
+    #[pyo3(signature = (*, on_deviation=None))]
+    fn new(on_deviation: Option<Py<PyAny>>) -> Self {
+        Self { lanes: Vec::new(), index: 0, reporter: Reporter::new(on_deviation) }
+    }
+
+    /// Takes the next event.
+    ///
+    /// Args:
+    ///     event: An event model or a wire dict.
+    ///
+    /// Returns:
+    ///     What it stands for: the same object if it is no chunk, behind the END events of the
+    ///     items that it closes.
+    ///
+    /// Raises:
+    ///     SequenceError: If it contradicts the chunks before it.
+    #[pyo3(signature = (event, /))]
+    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        feed_list(self, event)
+    }
+
+    /// Ends the stream. Forgets what is open, and returns no events.
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        close_list(self, py)
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.reporter.traverse(&visit)
+    }
+
+    fn __clear__(&mut self) {
+        self.reporter.clear();
+    }
+}
+
+impl Stage for ChunkExpander {
+    #[inline]
+    fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
+        let index = self.index;
+        self.index += 1;
+        let Some(kind) = item.kind else { return Ok(Output::Pass) };
+        if let Some(assembly) = Assembly::of(kind) {
+            let chunk = Chunk::read(item, assembly)?;
+            return self.expand(item, assembly, &chunk)?.map_err(|violation| {
+                violation.into_error(item.event.py(), index, Some(kind.name()))
+            });
+        }
+        if self.lanes.is_empty() {
+            return Ok(Output::Pass);
+        }
+        self.close_for(item, kind)
+    }
+
+    fn close<'py>(&mut self, _py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.lanes.clear();
+        Ok(Vec::new())
+    }
+}
+
+impl ChunkExpander {
+    /// An event that is no chunk, while chunks are being assembled.
+    fn close_for<'py>(&mut self, item: &Item<'py>, kind: EventKind) -> PyResult<Output<'py>> {
+        use EventKind as K;
+        let py = item.event.py();
+        let closed = match kind {
+            // These describe the run as a whole, and not what one agent in it does.
+            K::RunStarted | K::RunFinished | K::RunError | K::MessagesSnapshot => {
+                std::mem::take(&mut self.lanes)
+            }
+            K::Raw
+            | K::ActivitySnapshot
+            | K::ActivityDelta
+            | K::ReasoningEncryptedValue
+            | K::SubagentStarted => return Ok(Output::Pass),
+            _ => {
+                let tag = item.view.read(&keys(py).subagent_run_id);
+                let tag = tag.as_ref().and_then(|tag| tag.cast::<PyString>().ok());
+                let terminal = matches!(kind, K::SubagentFinished | K::SubagentError);
+                if terminal && tag.is_none() {
+                    // Malformed, and not about the parent.
+                    return Ok(Output::Pass);
+                }
+                match self.lane_of(tag) {
+                    Some(at) => vec![self.lanes.remove(at)],
+                    None => return Ok(Output::Pass),
+                }
+            }
+        };
+        let mut events = Vec::with_capacity(closed.len() + 1);
+        for lane in closed {
+            events.push(end_of(py, &lane)?);
+        }
+        events.push(item.event.clone());
+        Ok(Output::Many(events))
+    }
+
+    fn lane_of(&self, tag: Option<&Bound<'_, PyString>>) -> Option<usize> {
+        self.lanes.iter().position(|lane| owned_by(lane.owner.as_ref(), tag))
+    }
+
+    /// The owner of the lane that a chunk belongs to, and the lane's place if it is open.
+    fn resolve<'py>(
+        &self,
+        py: Python<'py>,
+        assembly: Assembly,
+        chunk: &Chunk<'py>,
+    ) -> Result<(Option<Bound<'py, PyString>>, Option<usize>), Violation> {
+        let tag = chunk.tag_str();
+        let holds = |lane: &Lane| lane.assembly == assembly;
+        let found = |at: usize| {
+            let owner = self.lanes[at].owner.as_ref();
+            Ok((owner.map(|owner| owner.bind(py).clone()), Some(at)))
+        };
+        if let Some(id) = &chunk.id {
+            // An id that is open continues there, whoever sends it.
+            let holder =
+                self.lanes.iter().position(|lane| holds(lane) && same(lane.id.bind(py), id));
+            if let Some(at) = holder {
+                let owner = self.lanes[at].owner.as_ref();
+                if tag.is_some() && !owned_by(owner, tag) {
+                    let owner = owner.map(|owner| owner.bind(py).as_any());
+                    return Err(Violation::new(
+                        Some(id),
+                        format!(
+                            "the chunk's subagentRunId {} disagrees with the opener of the {} {}, \
+                             which belongs to {}",
+                            tag.map_or_else(String::new, |tag| quoted(tag)),
+                            assembly.noun(),
+                            quoted(id),
+                            owner_text(owner),
+                        ),
+                        "the opener's subagentRunId, or none",
+                    ));
+                }
+                return found(at);
+            }
+            return Ok((tag.cloned(), self.lane_of(tag)));
+        }
+        if tag.is_some() {
+            return Ok((tag.cloned(), self.lane_of(tag)));
+        }
+        let parent = self.lane_of(None);
+        if let Some(at) = parent
+            && holds(&self.lanes[at])
+        {
+            return found(at);
+        }
+        // Whoever tags only the opener of a subagent's stream means that stream.
+        let mut candidates =
+            self.lanes.iter().enumerate().filter(|(_, lane)| holds(lane)).map(|(at, _)| at);
+        match (candidates.next(), candidates.count()) {
+            (Some(at), 0) => found(at),
+            (Some(_), more) => Err(Violation::new(
+                None,
+                format!(
+                    "the chunk is ambiguous: it names neither its {} nor a subagent, and {} lanes \
+                     have a {} open",
+                    assembly.id(py).alias(py),
+                    more + 1,
+                    assembly.noun(),
+                ),
+                "a subagentRunId or an id",
+            )),
+            (None, _) => Ok((None, parent)),
+        }
+    }
+
+    fn expand<'py>(
+        &mut self,
+        item: &Item<'py>,
+        assembly: Assembly,
+        chunk: &Chunk<'py>,
+    ) -> PyResult<Result<Output<'py>, Violation>> {
+        let py = item.event.py();
+        let (owner, open) = match self.resolve(py, assembly, chunk) {
+            Ok(found) => found,
+            Err(violation) => return Ok(Err(violation)),
+        };
+        let continued = open.filter(|&at| {
+            let lane = &self.lanes[at];
+            lane.assembly == assembly
+                && chunk.id.as_ref().is_none_or(|id| same(lane.id.bind(py), id))
+        });
+        let mut events = Vec::with_capacity(3);
+        let at = if let Some(at) = continued {
+            if let Err(violation) = agrees(py, &self.lanes[at], chunk) {
+                return Ok(Err(violation));
+            }
+            at
+        } else {
+            let lane = match opened(item, assembly, chunk, owner) {
+                Ok(lane) => lane?,
+                Err(violation) => return Ok(Err(violation)),
+            };
+            if let Some(at) = open {
+                events.push(end_of(py, &self.lanes.remove(at))?);
+            }
+            let carries = chunk.delta.is_some() || chunk.raw_event.is_some();
+            events.push(self.start_of(item, &lane, chunk, carries)?);
+            self.lanes.push(lane);
+            self.lanes.len() - 1
+        };
+        let null_tag = chunk.tag.as_ref().is_some_and(Bound::is_none);
+        let says = chunk.delta.is_some() || chunk.raw_event.is_some();
+        // A continuation with something to say but no text says it with an empty one.
+        let only_aside =
+            continued.is_some() && (chunk.metadata.is_some() || null_tag || !chunk.rest.is_empty());
+        if says || only_aside {
+            events.push(content_of(item, &self.lanes[at], chunk)?);
+        }
+        Ok(Ok(match events.len() {
+            0 => Output::Nothing,
+            1 => Output::One(events.swap_remove(0)),
+            _ => Output::Many(events),
+        }))
+    }
+
+    /// The START of a chunk. It claims the chunk's unknown properties only if no content follows.
+    fn start_of<'py>(
+        &self,
+        item: &Item<'py>,
+        lane: &Lane,
+        chunk: &Chunk<'py>,
+        content_follows: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = item.event.py();
+        let keys = keys(py);
+        let assembly = lane.assembly;
+        let event = PyDict::new(py);
+        if !content_follows {
+            for (key, value) in &chunk.rest {
+                event.set_item(key, value)?;
+            }
+        }
+        set_type(&event, assembly.start())?;
+        event.set_item(assembly.id(py).alias(py), &lane.id)?;
+        for (key, value) in assembly.established(py).into_iter().zip(&lane.established) {
+            if let (Some(key), Some(value)) = (key, value) {
+                event.set_item(key.alias(py), value)?;
+            }
+        }
+        if assembly == Assembly::Reasoning {
+            let role = keys.role.alias(py);
+            if event.contains(role)? {
+                self.reporter.report(
+                    py,
+                    Deviation {
+                        kind: "overwritten".to_owned(),
+                        event_type: Some(EventKind::ReasoningMessageChunk.name().to_owned()),
+                        path: "role".to_owned(),
+                        detail: "a reasoning chunk has no role; the REASONING_MESSAGE_START made \
+                                 of it keeps its own"
+                            .to_owned(),
+                    },
+                )?;
+            }
+            event.set_item(role, "reasoning")?;
+        }
+        if let Some(tag) = &lane.tag {
+            event.set_item(keys.subagent_run_id.alias(py), tag)?;
+        }
+        if let Some(metadata) = &chunk.metadata {
+            event.set_item(keys.metadata.alias(py), metadata)?;
+        }
+        build::event(event, item.spelling)
+    }
+}
+
+/// Whether a continuation repeats only what its opener established.
+fn agrees(py: Python<'_>, lane: &Lane, chunk: &Chunk<'_>) -> Result<(), Violation> {
+    let keys = lane.assembly.established(py);
+    for ((key, incoming), opened) in keys.iter().zip(&chunk.established).zip(&lane.established) {
+        let (Some(key), Some(incoming)) = (key, incoming) else { continue };
+        let opened = opened.as_ref().map(|opened| opened.bind(py));
+        if !opened.is_some_and(|opened| same(opened, incoming)) {
+            let id = lane.id.bind(py);
+            return Err(Violation::new(
+                Some(id),
+                format!(
+                    "the chunk's {} {} disagrees with the opener of the {} {}",
+                    key.alias(py),
+                    quoted(incoming),
+                    lane.assembly.noun(),
+                    quoted(id),
+                ),
+                match opened {
+                    Some(opened) => format!("{} or none", quoted(opened)),
+                    None => "none".to_owned(),
+                },
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The lane that a first chunk opens.
+fn opened<'py>(
+    item: &Item<'py>,
+    assembly: Assembly,
+    chunk: &Chunk<'py>,
+    owner: Option<Bound<'py, PyString>>,
+) -> Result<PyResult<Lane>, Violation> {
+    let py = item.event.py();
+    let required = |value: Option<&Bound<'py, PyAny>>, key: &Key| {
+        value.cloned().ok_or_else(|| {
+            Violation::new(
+                chunk.id.as_ref(),
+                format!("the first chunk of a {} has no {}", assembly.noun(), key.alias(py)),
+                format!("a {}", key.alias(py)),
+            )
+        })
+    };
+    let id = required(chunk.id.as_ref(), assembly.id(py))?;
+    let mut established = chunk.established.clone();
+    match assembly {
+        Assembly::Tool => {
+            required(established[0].as_ref(), &keys(py).tool_call_name)?;
+        }
+        Assembly::Text if established[0].is_none() => {
+            established[0] = Some(PyString::intern(py, "assistant").into_any());
+        }
+        Assembly::Text | Assembly::Reasoning => {}
+    }
+    let owner = match owner.map(|owner| capi::plain_str(&owner)).transpose() {
+        Ok(owner) => owner,
+        Err(failed) => return Ok(Err(failed)),
+    };
+    Ok(Ok(Lane {
+        owner: owner.map(Bound::unbind),
+        assembly,
+        id: id.unbind(),
+        established: established.map(|value| value.map(Bound::unbind)),
+        tag: chunk.tag.clone().map(Bound::unbind),
+        spelling: item.spelling,
+    }))
+}
+
+/// The CONTENT or ARGS of a chunk, with the chunk's own tag, else the opener's.
+fn content_of<'py>(
+    item: &Item<'py>,
+    lane: &Lane,
+    chunk: &Chunk<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = item.event.py();
+    let keys = keys(py);
+    let event = PyDict::new(py);
+    for (key, value) in &chunk.rest {
+        event.set_item(key, value)?;
+    }
+    set_type(&event, lane.assembly.content())?;
+    event.set_item(lane.assembly.id(py).alias(py), &lane.id)?;
+    match &chunk.delta {
+        Some(delta) => event.set_item(keys.delta.alias(py), delta)?,
+        None => event.set_item(keys.delta.alias(py), "")?,
+    }
+    let tag = chunk.tag.clone().or_else(|| lane.tag.as_ref().map(|tag| tag.bind(py).clone()));
+    if let Some(tag) = tag {
+        event.set_item(keys.subagent_run_id.alias(py), tag)?;
+    }
+    if let Some(metadata) = &chunk.metadata {
+        event.set_item(keys.metadata.alias(py), metadata)?;
+    }
+    if let Some(raw_event) = &chunk.raw_event {
+        event.set_item(keys.raw_event.alias(py), raw_event)?;
+    }
+    build::event(event, item.spelling)
+}
+
+/// The END of what a lane assembles. Nothing of the event that closes it clings to it.
+fn end_of<'py>(py: Python<'py>, lane: &Lane) -> PyResult<Bound<'py, PyAny>> {
+    let event = PyDict::new(py);
+    set_type(&event, lane.assembly.end())?;
+    event.set_item(lane.assembly.id(py).alias(py), &lane.id)?;
+    if let Some(tag) = &lane.tag {
+        event.set_item(keys(py).subagent_run_id.alias(py), tag)?;
+    }
+    build::event(event, lane.spelling)
+}
+
+fn set_type(event: &Bound<'_, PyDict>, kind: EventKind) -> PyResult<()> {
+    let py = event.py();
+    event.set_item(registry().type_key.bind(py), registry().kind_name(py, kind))
+}

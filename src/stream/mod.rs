@@ -1,0 +1,159 @@
+//! The stages: what an event stream goes through between decoding and use.
+//!
+//! `decode -> upgrade -> (middleware) -> enforce -> expand -> verify`, in this order: translators
+//! see material before enforcement removes it, and verification sees only expanded events.
+//! Each is a class with `feed(event) -> list` and `close() -> list` for Python, and a [`Stage`]
+//! for the crate.
+
+mod enforce;
+mod expand;
+mod legacy;
+mod pipeline;
+mod verify;
+
+pub use enforce::{EventEnforcer, enforce_input};
+pub use expand::ChunkExpander;
+pub use legacy::{LegacyDowngrader, LegacyUpgrader, downgrade_input, upgrade_input};
+pub use pipeline::Pipeline;
+pub use verify::EventVerifier;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use crate::event::{EventKind, Spelling, View, base_model, keys, registry};
+
+/// One event on its way through the stages, and what is known of it.
+pub struct Item<'py> {
+    pub event: Bound<'py, PyAny>,
+    /// None for a type that the protocol does not know.
+    pub kind: Option<EventKind>,
+    pub view: View<'py>,
+    /// How the event came, and so how what is made of it goes out.
+    pub spelling: Spelling,
+}
+
+impl<'py> Item<'py> {
+    /// A model or a wire dict. Anything else is not an event, and a TypeError.
+    #[inline]
+    pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
+        match View::of_event(event) {
+            Some((view, kind)) => {
+                let spelling = view.spelling;
+                Ok(Self { event: event.clone(), kind, view, spelling })
+            }
+            None => Self::of_other(event),
+        }
+    }
+
+    /// A dict without a type, or a model that is read as pydantic writes it: an instance of a
+    /// user's subclass, say.
+    #[cold]
+    fn of_other(event: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = event.py();
+        let base = || {
+            let plan = registry().event(None);
+            plan.ok_or_else(|| PyTypeError::new_err("the SDK's BaseEvent is not as expected"))
+        };
+        if let Ok(dict) = event.cast::<PyDict>() {
+            let view = View::of_wire(dict, base()?);
+            return Ok(Self { event: event.clone(), kind: None, view, spelling: Spelling::Wire });
+        }
+        if !event.is_instance(base_model(py)?)? {
+            let class = event.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "expected an event model or a wire dict, got {class}"
+            )));
+        }
+        let dumped = dump(event)?;
+        let (view, kind) = match View::of_event(dumped.as_any()) {
+            Some(found) => found,
+            None => (View::of_wire(&dumped, base()?), None),
+        };
+        Ok(Self { event: event.clone(), kind, view, spelling: Spelling::Model })
+    }
+
+    /// The `type`, as far as it is a str.
+    #[cold]
+    pub fn type_name(&self) -> String {
+        match self.kind {
+            Some(kind) => kind.name().to_owned(),
+            None => match self.view.read(&keys(self.event.py()).r#type) {
+                Some(name) => match name.cast::<PyString>() {
+                    Ok(name) => name.to_string_lossy().into_owned(),
+                    Err(_) => name.to_string(),
+                },
+                None => "no type".to_owned(),
+            },
+        }
+    }
+}
+
+/// The wire dict that pydantic writes a model as.
+#[cold]
+fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = model.py();
+    let options = PyDict::new(py);
+    options.set_item(intern!(py, "by_alias"), true)?;
+    let dumped = model.call_method(intern!(py, "model_dump"), (), Some(&options))?;
+    Ok(dumped.cast_into()?)
+}
+
+/// What becomes of an event.
+pub enum Output<'py> {
+    /// It goes on as it is.
+    Pass,
+    Nothing,
+    One(Bound<'py, PyAny>),
+    Many(Vec<Bound<'py, PyAny>>),
+}
+
+/// Something that an event stream goes through.
+pub trait Stage {
+    fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>>;
+
+    /// The stream has ended.
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>>;
+}
+
+/// `feed` as Python sees it.
+#[inline]
+fn feed_list<'py>(
+    stage: &mut impl Stage,
+    event: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = event.py();
+    match stage.feed(&Item::of(event)?)? {
+        Output::Pass => PyList::new(py, [event]),
+        Output::Nothing => Ok(PyList::empty(py)),
+        Output::One(event) => PyList::new(py, [event]),
+        Output::Many(events) => PyList::new(py, events),
+    }
+}
+
+/// `close` as Python sees it.
+fn close_list<'py>(stage: &mut impl Stage, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, stage.close(py)?)
+}
+
+/// A value in a message: its repr, shortened.
+#[cold]
+fn quoted(value: &Bound<'_, PyAny>) -> String {
+    const LONGEST: usize = 80;
+    let Ok(repr) = value.repr() else { return "?".to_owned() };
+    let repr = repr.to_string_lossy();
+    match repr.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &repr[..end]),
+        None => repr.into_owned(),
+    }
+}
+
+/// An owner in a message.
+#[cold]
+fn owner_text(owner: Option<&Bound<'_, PyAny>>) -> String {
+    match owner {
+        Some(owner) => format!("subagent {}", quoted(owner)),
+        None => "the parent agent".to_owned(),
+    }
+}

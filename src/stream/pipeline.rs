@@ -1,0 +1,305 @@
+//! Stages behind each other, without a way through Python between the native ones.
+
+use pyo3::exceptions::{PyBaseException, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{
+    ChunkExpander, EventEnforcer, EventVerifier, Item, LegacyDowngrader, LegacyUpgrader, Output,
+    Stage,
+};
+use crate::errors::AGUIError;
+use crate::event::{Spelling, base_model, build};
+
+/// One stage of a pipeline.
+enum Link {
+    Upgrade(Py<LegacyUpgrader>),
+    Downgrade(Py<LegacyDowngrader>),
+    Enforce(Py<EventEnforcer>),
+    Expand(Py<ChunkExpander>),
+    Verify(Py<EventVerifier>),
+    /// Any other object with `feed` and `close`: a decoder, a pipeline, a stage of the user's.
+    Stage(Py<PyAny>),
+    /// A callable: middleware.
+    Call(Py<PyAny>),
+}
+
+impl Link {
+    fn of(stage: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = stage.py();
+        // Exactly ours: a subclass may well have a `feed` of its own. (There are none: the
+        // classes are final.)
+        if let Ok(stage) = stage.cast_exact::<LegacyUpgrader>() {
+            return Ok(Self::Upgrade(stage.clone().unbind()));
+        }
+        if let Ok(stage) = stage.cast_exact::<LegacyDowngrader>() {
+            return Ok(Self::Downgrade(stage.clone().unbind()));
+        }
+        if let Ok(stage) = stage.cast_exact::<EventEnforcer>() {
+            return Ok(Self::Enforce(stage.clone().unbind()));
+        }
+        if let Ok(stage) = stage.cast_exact::<ChunkExpander>() {
+            return Ok(Self::Expand(stage.clone().unbind()));
+        }
+        if let Ok(stage) = stage.cast_exact::<EventVerifier>() {
+            return Ok(Self::Verify(stage.clone().unbind()));
+        }
+        if stage.hasattr(intern!(py, "feed"))? && stage.hasattr(intern!(py, "close"))? {
+            return Ok(Self::Stage(stage.clone().unbind()));
+        }
+        if stage.is_callable() {
+            return Ok(Self::Call(stage.clone().unbind()));
+        }
+        Err(PyTypeError::new_err(format!(
+            "a stage has feed and close, or is a callable; got {}",
+            stage.get_type().name()?
+        )))
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Upgrade(stage) => visit.call(stage),
+            Self::Downgrade(stage) => visit.call(stage),
+            Self::Enforce(stage) => visit.call(stage),
+            Self::Expand(stage) => visit.call(stage),
+            Self::Verify(stage) => visit.call(stage),
+            Self::Stage(stage) | Self::Call(stage) => visit.call(stage),
+        }
+    }
+
+    /// What a native stage makes of an event. It is held no longer than it takes, so that what comes
+    /// after it may run any code.
+    #[inline]
+    fn feed<'py>(&self, item: &Item<'py>) -> PyResult<Output<'py>> {
+        let py = item.event.py();
+        match self {
+            Self::Upgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Downgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Enforce(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Expand(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Verify(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Stage(_) | Self::Call(_) => Ok(Output::Pass),
+        }
+    }
+
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        match self {
+            Self::Upgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Downgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Enforce(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Expand(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Verify(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Stage(stage) => {
+                let events = stage.bind(py).call_method0(intern!(py, "close"))?;
+                events.try_iter()?.collect()
+            }
+            Self::Call(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Several stages as one.
+///
+/// What the first gives is fed to the second, and so on. A stage is an object with ``feed`` and
+/// ``close``, as all of this package are, or a callable, which takes an event and returns an event,
+/// None for none, or an iterable of events.
+///
+/// Args:
+///     *stages: The stages, the first of which takes what is fed: bytes, if it is a decoder.
+///     as_models: Give models of ``ag_ui.core`` where wire dicts come out.
+///
+/// Raises:
+///     TypeError: For something that is no stage.
+#[pyclass(module = "agui_codec", frozen)]
+pub struct Pipeline {
+    links: Vec<Link>,
+    as_models: bool,
+    /// The error after which nothing goes through any more.
+    failed: OnceLock<Py<PyAny>>,
+    closed: AtomicBool,
+}
+
+#[pymethods]
+impl Pipeline {
+    #[new]
+    #[pyo3(signature = (*stages, as_models=false))]
+    fn new(stages: &Bound<'_, PyTuple>, as_models: bool) -> PyResult<Self> {
+        let links = stages.iter().map(|stage| Link::of(&stage)).collect::<PyResult<_>>()?;
+        Ok(Self { links, as_models, failed: OnceLock::new(), closed: AtomicBool::new(false) })
+    }
+
+    /// Takes what the first stage takes.
+    ///
+    /// Args:
+    ///     item: Bytes, if the first stage is a decoder, else an event.
+    ///
+    /// Returns:
+    ///     The events that come out at the end.
+    ///
+    /// Raises:
+    ///     AGUIError: What a stage raises. If events came out before, they are returned, and the
+    ///         error is raised by the next call. From then on every call raises it.
+    #[pyo3(signature = (item, /))]
+    fn feed<'py>(&self, item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.deliver(item.py(), |out| {
+            if self.closed.load(Ordering::Relaxed) {
+                return Err(AGUIError::new_err("the pipeline is closed"));
+            }
+            self.push(&self.links, item.clone(), out)
+        })
+    }
+
+    /// Ends the stream: closes each stage, and feeds the next with what that gives.
+    ///
+    /// Returns:
+    ///     The last events.
+    ///
+    /// Raises:
+    ///     AGUIError: What a stage raises, a truncated stream above all; as by ``feed``.
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.deliver(py, |out| {
+            if self.closed.swap(true, Ordering::Relaxed) {
+                return Ok(());
+            }
+            for (at, link) in self.links.iter().enumerate() {
+                for event in link.close(py)? {
+                    self.push(&self.links[at + 1..], event, out)?;
+                }
+                if let Link::Stage(stage) = link {
+                    raise_pending(stage.bind(py))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The error that the next call will raise, if a stage has failed; else None.
+    #[getter]
+    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.failed.get().map(|failed| failed.clone_ref(py))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for link in &self.links {
+            link.traverse(&visit)?;
+        }
+        visit.call(self.failed.get())
+    }
+}
+
+impl Pipeline {
+    /// Runs `work`, which puts events into a list. An error is raised at once if there are none,
+    /// else with the next call: what came before it is delivered.
+    fn deliver<'py>(
+        &self,
+        py: Python<'py>,
+        work: impl FnOnce(&Bound<'py, PyList>) -> PyResult<()>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        if let Some(failed) = self.failed.get() {
+            let failed = failed.bind(py);
+            // Or it would grow with each time it is raised.
+            failed.setattr(intern!(py, "__traceback__"), py.None())?;
+            return Err(PyErr::from_value(failed.clone()));
+        }
+        let out = PyList::empty(py);
+        if let Err(error) = work(&out) {
+            let _ = self.failed.set(error.value(py).clone().into_any().unbind());
+            if out.is_empty() {
+                return Err(error);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Sends an event through the links, and what comes out into the list.
+    fn push<'py>(
+        &self,
+        links: &[Link],
+        mut event: Bound<'py, PyAny>,
+        out: &Bound<'py, PyList>,
+    ) -> PyResult<()> {
+        let py = event.py();
+        // What the stages before have found out about the event as it is.
+        let mut item = None;
+        for (at, link) in links.iter().enumerate() {
+            let rest = &links[at + 1..];
+            let output = match link {
+                Link::Stage(stage) => {
+                    let stage = stage.bind(py);
+                    let events = stage.call_method1(intern!(py, "feed"), (&event,))?;
+                    for event in events.try_iter()? {
+                        self.push(rest, event?, out)?;
+                    }
+                    return raise_pending(stage);
+                }
+                Link::Call(middleware) => called(middleware.bind(py), &event)?,
+                native => {
+                    let item = match &item {
+                        Some(item) => item,
+                        None => item.insert(Item::of(&event)?),
+                    };
+                    native.feed(item)?
+                }
+            };
+            match output {
+                Output::Pass => {
+                    // Middleware may have changed the very dict that it returns.
+                    if matches!(link, Link::Call(_)) {
+                        item = None;
+                    }
+                }
+                Output::Nothing => return Ok(()),
+                Output::One(other) => {
+                    event = other;
+                    item = None;
+                }
+                Output::Many(events) => {
+                    for event in events {
+                        self.push(rest, event, out)?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        if self.as_models
+            && let Ok(dict) = event.cast_exact::<PyDict>()
+        {
+            event = build::event(dict.clone(), Spelling::Model)?;
+        }
+        out.append(event)
+    }
+}
+
+/// What a callable makes of an event.
+fn called<'py>(middleware: &Bound<'py, PyAny>, event: &Bound<'py, PyAny>) -> PyResult<Output<'py>> {
+    let result = middleware.call1((event,))?;
+    if result.is(event) {
+        return Ok(Output::Pass);
+    }
+    if result.is_none() {
+        return Ok(Output::Nothing);
+    }
+    // Models can be iterated over, too, but mean themselves.
+    if result.is_instance_of::<PyDict>() || result.is_instance(base_model(result.py())?)? {
+        return Ok(Output::One(result));
+    }
+    let events = result.try_iter().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "middleware returns an event, None or an iterable of events; got {}",
+            result.get_type()
+        ))
+    })?;
+    Ok(Output::Many(events.collect::<PyResult<_>>()?))
+}
+
+/// Raises what a stage has put off in order to give what came before.
+fn raise_pending(stage: &Bound<'_, PyAny>) -> PyResult<()> {
+    match stage.getattr_opt(intern!(stage.py(), "error"))? {
+        Some(error) if error.is_instance_of::<PyBaseException>() => Err(PyErr::from_value(error)),
+        _ => Ok(()),
+    }
+}

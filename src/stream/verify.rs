@@ -1,0 +1,551 @@
+//! Sequence verification: whether each event may stand where it stands.
+
+mod items;
+mod open;
+mod seed;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use self::open::{Open, Owner, Owners, named};
+use self::seed::Seeds;
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted};
+use crate::capi;
+use crate::errors::Violation;
+use crate::event::{EventKind, Key, keys};
+
+/// Why an event is refused, or what failed in looking at it.
+enum Refusal {
+    Violation(Violation),
+    Failed(PyErr),
+}
+
+impl From<Violation> for Refusal {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+impl From<PyErr> for Refusal {
+    fn from(error: PyErr) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Verdict<T = ()> = Result<T, Refusal>;
+
+/// Refuses, with the id that it is about, the reason, and what would have been right.
+#[cold]
+fn refuse<T>(
+    id: Option<&Bound<'_, PyAny>>,
+    reason: impl Into<String>,
+    expected: impl Into<String>,
+) -> Verdict<T> {
+    Err(Violation::new(id, reason, expected).into())
+}
+
+/// Where the stream is in its runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Empty,
+    Running,
+    Finished,
+    Errored,
+}
+
+/// Checks that each event of a stream may stand where it stands, and passes it on as it is.
+///
+/// A stream is one or more runs on one thread. A run begins with RUN_STARTED and ends with
+/// RUN_FINISHED or RUN_ERROR; messages, tool calls, reasoning, steps and subagents are opened,
+/// continued and closed in it, and belong to the agent that opened them; see
+/// https://docs.ag-ui.com/concepts/events. Chunks are to be expanded before
+/// (:class:`ChunkExpander`).
+///
+/// It holds what is open and, until the run ends, the id and the owner of each item of the run.
+///
+/// Raises:
+///     SequenceError: From ``feed`` for an event out of place, which is then as if it had not been
+///         fed; from ``close`` for a stream that ended before its run did.
+#[pyclass(module = "agui_codec")]
+pub struct EventVerifier {
+    index: usize,
+    phase: Phase,
+    thread_id: Option<Py<PyString>>,
+    run_id: Option<Py<PyString>>,
+    texts: Open,
+    tools: Open,
+    spans: Open,
+    reasonings: Open,
+    subagents: Open,
+    /// As pairs of owner and name: a subagent may well have a step of the same name as its parent.
+    steps: Py<PyDict>,
+    /// A subagent's id names one invocation, and cannot start again in its run.
+    closed_subagents: Open,
+    text_owners: Owners,
+    tool_owners: Owners,
+    activity_owners: Owners,
+    /// Of spans and of the messages in them: a message may have the id of its span.
+    reasoning_owners: Owners,
+}
+
+#[pymethods]
+impl EventVerifier {
+    #[new]
+    fn new(py: Python<'_>) -> Self {
+        Self {
+            index: 0,
+            phase: Phase::Empty,
+            thread_id: None,
+            run_id: None,
+            texts: Open::new(py, "text message"),
+            tools: Open::new(py, "tool call"),
+            spans: Open::new(py, "reasoning span"),
+            reasonings: Open::new(py, "reasoning message"),
+            subagents: Open::new(py, "subagent"),
+            steps: PyDict::new(py).unbind(),
+            closed_subagents: Open::new(py, "subagent"),
+            text_owners: Owners::new(py),
+            tool_owners: Owners::new(py),
+            activity_owners: Owners::new(py),
+            reasoning_owners: Owners::new(py),
+        }
+    }
+
+    /// Takes the next event.
+    ///
+    /// Args:
+    ///     event: An event model or a wire dict.
+    ///
+    /// Returns:
+    ///     The event itself.
+    ///
+    /// Raises:
+    ///     SequenceError: If it may not stand here.
+    #[pyo3(signature = (event, /))]
+    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        feed_list(self, event)
+    }
+
+    /// Ends the stream.
+    ///
+    /// Returns:
+    ///     No events.
+    ///
+    /// Raises:
+    ///     SequenceError: If a run is still open, or there was no event at all: such a stream was
+    ///         truncated, and is not a success.
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        close_list(self, py)
+    }
+
+    /// What is open, in order of opening: a dict of ``run`` (``{"thread_id", "run_id"}`` or None),
+    /// the ids of ``text_messages``, ``tool_calls``, ``reasoning_spans``, ``reasoning_messages``
+    /// and ``subagents``, and ``steps`` as pairs of owner and name.
+    #[getter]
+    fn open<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let open = PyDict::new(py);
+        let run = if self.phase == Phase::Running {
+            let run = PyDict::new(py);
+            run.set_item("thread_id", &self.thread_id)?;
+            run.set_item("run_id", &self.run_id)?;
+            Some(run)
+        } else {
+            None
+        };
+        open.set_item("run", run)?;
+        open.set_item("text_messages", self.texts.list(py))?;
+        open.set_item("tool_calls", self.tools.list(py))?;
+        open.set_item("reasoning_spans", self.spans.list(py))?;
+        open.set_item("reasoning_messages", self.reasonings.list(py))?;
+        open.set_item("steps", self.steps.bind(py).keys())?;
+        open.set_item("subagents", self.subagents.list(py))?;
+        Ok(open)
+    }
+}
+
+impl Stage for EventVerifier {
+    #[inline]
+    fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
+        let index = self.index;
+        self.index += 1;
+        match self.verify(item) {
+            Ok(()) => Ok(Output::Pass),
+            Err(Refusal::Failed(error)) => Err(error),
+            Err(Refusal::Violation(violation)) => {
+                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
+            }
+        }
+    }
+
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let violation = match self.phase {
+            Phase::Finished | Phase::Errored => return Ok(Vec::new()),
+            Phase::Empty => Violation::new(None, "the stream has no events", "RUN_STARTED"),
+            Phase::Running => {
+                let id = self.run_id.as_ref().map(|id| id.bind(py).as_any());
+                let run =
+                    id.map_or_else(|| "the run".to_owned(), |id| format!("run {}", quoted(id)));
+                let open = match self.still_open(py) {
+                    Some((_, open)) => format!(", with {open} open"),
+                    None => String::new(),
+                };
+                Violation::new(
+                    id,
+                    format!("the stream ended without a terminal event of {run}{open}"),
+                    "RUN_FINISHED or RUN_ERROR",
+                )
+            }
+        };
+        Err(violation.into_error(py, self.index, None))
+    }
+}
+
+/// The str under a key, without which the event cannot be placed.
+#[inline]
+fn id_of<'py>(item: &Item<'py>, key: &Key) -> Verdict<Bound<'py, PyString>> {
+    let py = item.event.py();
+    let Some(id) = item.view.read(key) else {
+        return refuse(None, format!("it has no {}", key.alias(py)), "one");
+    };
+    match id.cast::<PyString>() {
+        Ok(id) => Ok(capi::plain_str(id)?),
+        Err(_) => refuse(Some(&id), format!("its {} is no string", key.alias(py)), "a string"),
+    }
+}
+
+/// The `subagentRunId`, absent for the parent agent. Null is not absence.
+#[inline]
+fn tag_of<'py>(item: &Item<'py>) -> Verdict<Owner<'py>> {
+    match item.view.read(&keys(item.event.py()).subagent_run_id) {
+        None => Ok(None),
+        Some(tag) => tag_str(&tag, "its").map(Some),
+    }
+}
+
+fn tag_str<'py>(tag: &Bound<'py, PyAny>, whose: &str) -> Verdict<Bound<'py, PyString>> {
+    match tag.cast::<PyString>() {
+        Ok(tag) => Ok(capi::plain_str(tag)?),
+        Err(_) => {
+            let what = if tag.is_none() { "null" } else { "no string" };
+            refuse(
+                Some(tag),
+                format!("{whose} subagentRunId is {what}"),
+                "a string, or the field left out",
+            )
+        }
+    }
+}
+
+/// Whether a tag agrees with the owner of what the event is about. No tag always does.
+#[inline]
+fn agrees(tag: &Owner<'_>, owners: &Owners, noun: &str, id: &Bound<'_, PyString>) -> Verdict {
+    let Some(tag) = tag else { return Ok(()) };
+    let Some(owner) = owners.get(id) else { return Ok(()) };
+    if owner.as_ref().is_some_and(|owner| capi::same_text(owner, tag)) {
+        return Ok(());
+    }
+    refuse(
+        Some(id),
+        format!(
+            "its subagentRunId {} disagrees with the opener of the {noun} {}, which belongs to {}",
+            quoted(tag),
+            quoted(id),
+            owner_text(owner.as_ref().map(Bound::as_any)),
+        ),
+        "the opener's subagentRunId, or none",
+    )
+}
+
+/// An event that opens an item. An item that has closed may open again, but is still its owner's.
+fn begin(
+    tag: &Owner<'_>,
+    open: &mut Open,
+    owners: &Owners,
+    id: &Bound<'_, PyString>,
+    end: EventKind,
+) -> Verdict {
+    if open.has(id) {
+        return refuse(
+            Some(id),
+            format!("the {} {} is already open", open.noun, quoted(id)),
+            format!("{} of it first", end.name()),
+        );
+    }
+    agrees(tag, owners, open.noun, id)?;
+    open.insert(id)?;
+    owners.set_new(id, tag)?;
+    Ok(())
+}
+
+/// An event that continues or closes an item.
+#[inline]
+fn go_on(
+    tag: &Owner<'_>,
+    open: &mut Open,
+    owners: &Owners,
+    id: &Bound<'_, PyString>,
+    start: EventKind,
+) -> Verdict {
+    if !open.has(id) {
+        return refuse(
+            Some(id),
+            format!("no {} {} is open", open.noun, quoted(id)),
+            format!("{} of it first", start.name()),
+        );
+    }
+    agrees(tag, owners, open.noun, id)
+}
+
+impl EventVerifier {
+    #[inline]
+    fn verify(&mut self, item: &Item<'_>) -> Verdict {
+        use EventKind as K;
+        let keys = keys(item.event.py());
+        if self.phase != Phase::Running || item.kind == Some(K::RunStarted) {
+            self.may_begin(item)?;
+        }
+        let tag = tag_of(item)?;
+        let Some(kind) = item.kind else { return Ok(()) };
+        match kind {
+            K::TextMessageStart => {
+                let id = id_of(item, &keys.message_id)?;
+                begin(&tag, &mut self.texts, &self.text_owners, &id, K::TextMessageEnd)
+            }
+            K::TextMessageContent | K::TextMessageEnd => {
+                let id = id_of(item, &keys.message_id)?;
+                go_on(&tag, &mut self.texts, &self.text_owners, &id, K::TextMessageStart)?;
+                if kind == K::TextMessageEnd {
+                    self.texts.remove(&id)?;
+                }
+                Ok(())
+            }
+            K::ToolCallStart => self.tool_call(item, &tag),
+            K::ToolCallArgs | K::ToolCallEnd => {
+                let id = id_of(item, &keys.tool_call_id)?;
+                go_on(&tag, &mut self.tools, &self.tool_owners, &id, K::ToolCallStart)?;
+                if kind == K::ToolCallEnd {
+                    self.tools.remove(&id)?;
+                }
+                Ok(())
+            }
+            K::ReasoningMessageStart => {
+                let id = id_of(item, &keys.message_id)?;
+                let end = K::ReasoningMessageEnd;
+                begin(&tag, &mut self.reasonings, &self.reasoning_owners, &id, end)
+            }
+            K::ReasoningMessageContent | K::ReasoningMessageEnd => {
+                let id = id_of(item, &keys.message_id)?;
+                let start = K::ReasoningMessageStart;
+                go_on(&tag, &mut self.reasonings, &self.reasoning_owners, &id, start)?;
+                if kind == K::ReasoningMessageEnd {
+                    self.reasonings.remove(&id)?;
+                }
+                Ok(())
+            }
+            K::ReasoningStart => {
+                let id = id_of(item, &keys.message_id)?;
+                begin(&tag, &mut self.spans, &self.reasoning_owners, &id, K::ReasoningEnd)
+            }
+            K::ReasoningEnd => {
+                let id = id_of(item, &keys.message_id)?;
+                go_on(&tag, &mut self.spans, &self.reasoning_owners, &id, K::ReasoningStart)?;
+                self.spans.remove(&id)?;
+                Ok(())
+            }
+            K::StepStarted | K::StepFinished => self.step(item, kind, tag.as_ref()),
+            K::ToolCallResult
+            | K::ActivitySnapshot
+            | K::ActivityDelta
+            | K::ReasoningEncryptedValue => self.owned(item, kind, &tag),
+            K::SubagentStarted | K::SubagentFinished | K::SubagentError => {
+                self.subagent(item, kind, tag)
+            }
+            K::MessagesSnapshot => {
+                let seeds = Seeds::of(item.view.read(&keys.messages).as_ref())?;
+                Ok(self.seed(&seeds, true)?)
+            }
+            K::RunStarted => self.run_started(item),
+            K::RunFinished => self.run_finished(item),
+            K::RunError => {
+                self.end_run(item.event.py(), Phase::Errored);
+                Ok(())
+            }
+            K::TextMessageChunk
+            | K::ToolCallChunk
+            | K::ReasoningMessageChunk
+            | K::StateSnapshot
+            | K::StateDelta
+            | K::Raw
+            | K::Custom => Ok(()),
+        }
+    }
+
+    /// An event outside of a run, or one that would start a run.
+    #[cold]
+    fn may_begin(&self, item: &Item<'_>) -> Verdict {
+        let kind = item.kind;
+        let starts = kind == Some(EventKind::RunStarted);
+        let errs = kind == Some(EventKind::RunError);
+        let run = |py| self.run_id.as_ref().map(|id: &Py<PyString>| id.bind(py).as_any().clone());
+        let py = item.event.py();
+        match self.phase {
+            Phase::Running => {
+                let id = run(py);
+                let name = id.as_ref().map_or_else(String::new, |id| format!(" {}", quoted(id)));
+                refuse(
+                    id.as_ref(),
+                    format!("the run{name} is still active"),
+                    "RUN_FINISHED or RUN_ERROR first",
+                )
+            }
+            Phase::Empty if starts || errs => Ok(()),
+            Phase::Empty => {
+                refuse(None, "the first event of a stream starts a run", "RUN_STARTED or RUN_ERROR")
+            }
+            Phase::Finished if starts || errs => Ok(()),
+            Phase::Finished => refuse(
+                run(py).as_ref(),
+                "the run has already finished with RUN_FINISHED",
+                "RUN_STARTED of another run, or RUN_ERROR",
+            ),
+            Phase::Errored if starts => Ok(()),
+            Phase::Errored => refuse(
+                run(py).as_ref(),
+                "the run has already ended with RUN_ERROR",
+                "RUN_STARTED of another run",
+            ),
+        }
+    }
+
+    fn run_started(&mut self, item: &Item<'_>) -> Verdict {
+        let py = item.event.py();
+        let keys = keys(py);
+        let thread_id = id_of(item, &keys.thread_id)?;
+        let run_id = id_of(item, &keys.run_id)?;
+        if let Some(known) = &self.thread_id
+            && !capi::same_text(known.bind(py), &thread_id)
+        {
+            let known = quoted(known.bind(py));
+            return refuse(
+                Some(&thread_id),
+                format!(
+                    "its threadId is {}, but the stream is of thread {known}",
+                    quoted(&thread_id)
+                ),
+                format!("threadId {known}"),
+            );
+        }
+        // Before anything changes, so that a refused event changes nothing.
+        let echo = item.view.read(&keys.input).and_then(|input| keys.messages.of(&input));
+        let seeds = Seeds::of(echo.as_ref())?;
+        self.end_run(py, Phase::Running);
+        self.seed(&seeds, false)?;
+        self.thread_id = Some(thread_id.unbind());
+        self.run_id = Some(run_id.unbind());
+        Ok(())
+    }
+
+    fn run_finished(&mut self, item: &Item<'_>) -> Verdict {
+        let py = item.event.py();
+        let keys = keys(py);
+        for (key, known) in [(&keys.thread_id, &self.thread_id), (&keys.run_id, &self.run_id)] {
+            let id = id_of(item, key)?;
+            if let Some(known) = known
+                && !capi::same_text(known.bind(py), &id)
+            {
+                let (key, known) = (key.alias(py), quoted(known.bind(py)));
+                return refuse(
+                    Some(&id),
+                    format!("its {key} is {}, but RUN_STARTED said {known}", quoted(&id)),
+                    format!("{key} {known}"),
+                );
+            }
+        }
+        if let Some((id, open)) = self.still_open(py) {
+            return refuse(Some(&id), format!("{open} still open"), "what is open closed first");
+        }
+        if let Some(outcome) = item.view.read(&keys.outcome) {
+            interrupts(&outcome)?;
+        }
+        self.end_run(py, Phase::Finished);
+        Ok(())
+    }
+
+    /// What keeps the run from finishing: the id of the first of it, and all of it in words.
+    #[cold]
+    fn still_open<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, String)> {
+        let steps = self.steps.bind(py);
+        let sorts = [&self.texts, &self.reasonings, &self.spans, &self.tools, &self.subagents];
+        if steps.is_empty() && sorts.iter().all(|open| open.is_empty(py)) {
+            return None;
+        }
+        let mut first = None;
+        let mut names = Vec::new();
+        for step in steps.keys() {
+            let (owner, name) = step.extract::<(Owner<'py>, Bound<'py, PyAny>)>().ok()?;
+            names.push(match owner {
+                Some(owner) => format!("{} (subagent {})", quoted(&name), quoted(&owner)),
+                None => quoted(&name),
+            });
+            first.get_or_insert(name);
+        }
+        let mut words: Vec<_> = named("step", names).into_iter().collect();
+        for open in sorts {
+            words.extend(open.text(py));
+            first = first.or_else(|| open.first(py));
+        }
+        Some((first?, words.join(" and ")))
+    }
+
+    fn end_run(&mut self, py: Python<'_>, phase: Phase) {
+        self.phase = phase;
+        for open in [
+            &mut self.texts,
+            &mut self.tools,
+            &mut self.spans,
+            &mut self.reasonings,
+            &mut self.subagents,
+            &mut self.closed_subagents,
+        ] {
+            open.clear(py);
+        }
+        self.steps.bind(py).clear();
+        for owners in [
+            &mut self.text_owners,
+            &mut self.tool_owners,
+            &mut self.activity_owners,
+            &mut self.reasoning_owners,
+        ] {
+            owners.clear(py);
+        }
+    }
+}
+
+/// The interrupts of an interrupt outcome: at least one, each with an id of its own.
+fn interrupts(outcome: &Bound<'_, PyAny>) -> Verdict {
+    let py = outcome.py();
+    let keys = keys(py);
+    let Some(interrupts) = keys.interrupts.of(outcome) else { return Ok(()) };
+    let Ok(interrupts) = interrupts.cast::<PyList>() else { return Ok(()) };
+    if interrupts.is_empty() {
+        return refuse(None, "its outcome is an interrupt without interrupts", "at least one");
+    }
+    let mut seen = Open::new(py, "interrupt");
+    for interrupt in interrupts {
+        let id = keys.id.of(&interrupt).and_then(|id| id.cast_into::<PyString>().ok());
+        let Some(id) = id else { continue };
+        let id = capi::plain_str(&id)?;
+        if seen.has(&id) {
+            return refuse(
+                Some(&id),
+                format!("two of its interrupts have the id {}", quoted(&id)),
+                "an id of its own for each interrupt",
+            );
+        }
+        seen.insert(&id)?;
+        if let Some(tag) = keys.subagent_run_id.of(&interrupt) {
+            tag_str(&tag, &format!("interrupt {}'s", quoted(&id)))?;
+        }
+    }
+    Ok(())
+}
