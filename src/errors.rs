@@ -91,11 +91,57 @@ create_exception!(
      reason: what is wrong, without the two."
 );
 
+create_exception!(
+    agui_codec,
+    DecodeError,
+    AGUIError,
+    "Bytes that are no AG-UI event.\n\n\
+     Attributes:\n    offset: the index of the byte in the event where it shows, or None.\n    \
+     path: where in the event, like `messages[2].content`; empty for the event as a whole."
+);
+create_exception!(
+    agui_codec,
+    FrameTooLargeError,
+    DecodeError,
+    "An event that is longer than the limit of the reader, which has not read it."
+);
+create_exception!(
+    agui_codec,
+    TruncatedStreamError,
+    DecodeError,
+    "A stream that ends inside an event."
+);
+create_exception!(
+    agui_codec,
+    UnknownEventError,
+    DecodeError,
+    "A well-formed event of a type that this version does not know. Readers of streams drop it \
+     with a warning."
+);
+
 /// One step from an object to a value inside it.
 #[derive(Debug)]
 pub enum Step {
     Key(String),
     Index(usize),
+}
+
+/// Steps, innermost first, in the notation of the field: `messages[2].metadata.key`.
+pub fn path(steps: &[Step]) -> String {
+    let mut path = String::new();
+    for step in steps.iter().rev() {
+        match step {
+            Step::Index(index) => {
+                let _ = write!(path, "[{index}]");
+            }
+            Step::Key(key) if path.is_empty() => path.push_str(key),
+            Step::Key(key) => {
+                path.push('.');
+                path.push_str(key);
+            }
+        }
+    }
+    path
 }
 
 /// What is wrong and where. The steps are gathered on the way out, innermost first.
@@ -115,20 +161,7 @@ impl Fault {
 
     /// The path in the notation of the field: `messages[2].metadata.key`.
     pub fn path(&self) -> String {
-        let mut path = String::new();
-        for step in self.steps.iter().rev() {
-            match step {
-                Step::Index(index) => {
-                    let _ = write!(path, "[{index}]");
-                }
-                Step::Key(key) if path.is_empty() => path.push_str(key),
-                Step::Key(key) => {
-                    path.push('.');
-                    path.push_str(key);
-                }
-            }
-        }
-        path
+        path(&self.steps)
     }
 
     /// The EncodeError that says so.
@@ -143,6 +176,31 @@ impl Fault {
             return failed;
         }
         error
+    }
+}
+
+impl Fault {
+    /// The DecodeError that says so, or the subclass of it that `new` makes.
+    #[cold]
+    pub fn into_decode_error(
+        self,
+        py: Python<'_>,
+        offset: Option<usize>,
+        new: impl FnOnce(String) -> PyErr,
+    ) -> PyErr {
+        let path = self.path();
+        let mut message = self.reason;
+        if !path.is_empty() {
+            message = format!("{path}: {message}");
+        }
+        if let Some(offset) = offset {
+            let _ = write!(message, " (at byte {offset})");
+        }
+        let error = new(message);
+        error.set_cause(py, self.cause);
+        let value = error.value(py);
+        let set = value.setattr("path", path).and_then(|()| value.setattr("offset", offset));
+        set.err().unwrap_or(error)
     }
 }
 
@@ -168,5 +226,12 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for attribute in ["event_index", "event_type", "id", "expected"] {
         sequence.setattr(attribute, py.None())?;
     }
-    module.add("SequenceError", sequence)
+    module.add("SequenceError", sequence)?;
+    let decode = py.get_type::<DecodeError>();
+    decode.setattr("path", "")?;
+    decode.setattr("offset", py.None())?;
+    module.add("DecodeError", decode)?;
+    module.add("FrameTooLargeError", py.get_type::<FrameTooLargeError>())?;
+    module.add("TruncatedStreamError", py.get_type::<TruncatedStreamError>())?;
+    module.add("UnknownEventError", py.get_type::<UnknownEventError>())
 }

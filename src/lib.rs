@@ -5,7 +5,9 @@ mod deviation;
 mod encoder;
 mod errors;
 mod event;
+mod input;
 mod json;
+mod proto;
 mod sse;
 mod state;
 mod stream;
@@ -30,6 +32,8 @@ mod _native {
         ChunkExpander, EventEnforcer, EventVerifier, LegacyDowngrader, LegacyUpgrader, Pipeline,
         downgrade_input, enforce_input, upgrade_input,
     };
+    #[pymodule_export]
+    use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]

@@ -8,4 +8,5 @@ mod wire;
 mod writer;
 
 pub use document::{Options, write_event, write_model};
-pub use writer::{MAX_DEPTH, Writer};
+pub use official::{type_name, value as official_value};
+pub use writer::{MAX_DEPTH, Stop, Writer, is_constant};

@@ -1,0 +1,542 @@
+//! Encoding: an event in either spelling to one `ag_ui.Event`.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::cell::Cell;
+
+use super::gather::Gather;
+use super::layout::{
+    Choice, Layout, METADATA, Place, RAW_EVENT, Slots, TIMESTAMP, layouts, no_slots,
+};
+use super::schema::{Field, Kind, Label, Message};
+use super::shape;
+use super::table::BASE_EVENT;
+use super::wire::WireType;
+use crate::capi;
+use crate::deviation::{Deviation, Reporter};
+use crate::errors::{AGUIError, EncodeError, Fault, Step, path};
+use crate::event::{Entry, EventKind, Spelling, View, registry};
+use crate::json::{self, MAX_DEPTH, Options, Stop, Writer, type_name};
+
+/// Why something was not gathered: it is for JSON to say what it is, or it has no place here.
+pub type Gathered = Result<(), Stop>;
+
+/// The integers that every reader of JSON has exactly: within +/-(2^53-1).
+pub const SAFE_INTEGER: i64 = (1 << 53) - 1;
+
+thread_local! {
+    /// The buffers of the last call on this thread. They are taken while in use, so that a call
+    /// from within a call has its own.
+    static SCRATCH: Cell<Gather> = Cell::default();
+}
+
+/// Larger buffers are given back to the allocator after use.
+const SCRATCH_LIMIT: usize = 1 << 20;
+
+/// One event as bytes: with its length in front as four bytes, big-endian, if it is to be framed.
+pub fn encode<'py>(
+    py: Python<'py>,
+    event: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+    framed: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    with_event(py, event, options, |gather| {
+        if framed {
+            let prefix = frame_prefix(gather)?;
+            return PyBytes::new_with(py, prefix.len() + gather.len(), |out| {
+                let (front, rest) = out.split_at_mut(prefix.len());
+                front.copy_from_slice(&prefix);
+                gather.write(rest);
+                Ok(())
+            });
+        }
+        PyBytes::new_with(py, gather.len(), |out| {
+            gather.write(out);
+            Ok(())
+        })
+    })
+}
+
+/// Appends one event as a frame.
+pub fn push_frame<'py>(
+    py: Python<'py>,
+    event: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+    out: &mut Vec<u8>,
+) -> PyResult<()> {
+    with_event(py, event, options, |gather| {
+        out.extend_from_slice(&frame_prefix(gather)?);
+        let start = out.len();
+        out.resize(start + gather.len(), 0);
+        gather.write(&mut out[start..]);
+        Ok(())
+    })
+}
+
+fn frame_prefix(gather: &Gather) -> PyResult<[u8; 4]> {
+    let len = u32::try_from(gather.len());
+    let len = len.map_err(|_| EncodeError::new_err("an event of more than 4 GiB has no frame"))?;
+    Ok(len.to_be_bytes())
+}
+
+#[inline]
+fn with_event<'py, T>(
+    py: Python<'py>,
+    event: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+    finish: impl FnOnce(&Gather) -> PyResult<T>,
+) -> PyResult<T> {
+    let mut gather = SCRATCH.take();
+    gather.clear();
+    let mut encoder = Encoder::new(py, &mut gather, options);
+    let gathered = match encoder.event(event) {
+        Ok(()) => encoder.report(event),
+        Err(stop) => encoder.again(event, stop),
+    };
+    let result = gathered.and_then(|()| finish(&gather));
+    if gather.capacity() <= SCRATCH_LIMIT {
+        SCRATCH.set(gather);
+    }
+    result
+}
+
+/// The state of one encoding.
+pub struct Encoder<'a, 'py> {
+    py: Python<'py>,
+    pub out: &'a mut Gather,
+    pub options: &'a Options<'py>,
+    /// How deep the JSON of what is being read nests, the event being the first level.
+    pub depth: u32,
+    /// The event has been through JSON and holds nothing but plain values.
+    plain: bool,
+    /// What has no place on this wire, with the steps to it, innermost first.
+    lost: Vec<Lost>,
+}
+
+struct Lost {
+    kind: &'static str,
+    steps: Vec<Step>,
+    detail: &'static str,
+}
+
+impl<'a, 'py> Encoder<'a, 'py> {
+    #[inline]
+    fn new(py: Python<'py>, out: &'a mut Gather, options: &'a Options<'py>) -> Self {
+        Self { py, out, options, depth: 1, plain: false, lost: Vec::new() }
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Bound<'py, PyAny>) -> Gathered {
+        let layouts = layouts(self.py);
+        let (layout, view) = match layouts.of_event_class(capi::type_key(event)) {
+            Some(layout) if layout.plan.is_current() => {
+                (layout, View::of_model(event, layout.plan)?)
+            }
+            Some(_) => return Err(Stop::Official),
+            None => {
+                let dict = event.cast_exact::<PyDict>().map_err(|_| Stop::Official)?;
+                let layout = layouts.of_kind(self.kind(dict)?).ok_or(Stop::Official)?;
+                (layout, View::of_wire(dict, layout.plan))
+            }
+        };
+        let mut slots = no_slots();
+        self.read(layout, &view, &mut slots)?;
+        if self.options.drop_raw_event {
+            slots[RAW_EVENT] = None;
+        }
+        shape::settle(self, layout.message, &mut slots)?;
+        let Some(arm) = layout.arm else { return Err(Stop::Official) };
+        self.out.tag(arm.number, WireType::Len);
+        let open = self.out.open();
+        self.base_event(layout, &slots)?;
+        self.fields(layout, 1, &slots)?;
+        self.out.close(open);
+        Ok(())
+    }
+
+    /// The kind of a wire dict.
+    #[inline]
+    fn kind(&self, dict: &Bound<'py, PyDict>) -> Result<EventKind, Stop> {
+        let registry = registry();
+        match capi::dict_get(dict, registry.type_key.bind(self.py)) {
+            Some(name) => registry.kind(&name).map_or_else(|| self.unknown_kind(&name), Ok),
+            None => Err(fault("an event has a \"type\"")),
+        }
+    }
+
+    #[cold]
+    fn unknown_kind(&self, name: &Bound<'py, PyAny>) -> Result<EventKind, Stop> {
+        let unknown = match name.cast_exact::<PyString>() {
+            Ok(name) => {
+                Err(fault(format!("the protobuf wire has no event {}", name.to_string_lossy())))
+            }
+            Err(_) => self.unfit("a str", name),
+        };
+        unknown.map_err(|stop| stop.inside(Step::Key("type".into())))
+    }
+
+    /// What all events have, as the first field.
+    #[inline]
+    fn base_event(&mut self, layout: &Layout, slots: &Slots<'py>) -> Gathered {
+        let event_type = layout.event_type as u8;
+        let only_type =
+            slots[TIMESTAMP].is_none() && slots[RAW_EVENT].is_none() && slots[METADATA].is_none();
+        if only_type {
+            match event_type {
+                0 => self.out.raw(&[0x0a, 0]),
+                _ => self.out.raw(&[0x0a, 2, 0x08, event_type]),
+            }
+            return Ok(());
+        }
+        self.out.raw(&[0x0a]);
+        let open = self.out.open();
+        if event_type != 0 {
+            self.out.raw(&[0x08, event_type]);
+        }
+        for (field, slot) in BASE_EVENT.fields[1..].iter().zip([TIMESTAMP, RAW_EVENT, METADATA]) {
+            if let Some(value) = &slots[slot] {
+                let optional = layout.optional >> slot & 1 != 0;
+                self.field(field, value, optional)
+                    .map_err(|stop| stop.inside(Step::Key(field.key_text().into())))?;
+            }
+        }
+        self.out.close(open);
+        Ok(())
+    }
+
+    /// The values that a view has for the fields of its message.
+    #[inline]
+    fn read(&mut self, layout: &Layout, view: &View<'py>, slots: &mut Slots<'py>) -> Gathered {
+        view.entries(|entry| match entry {
+            Entry::Field(at, field, value) => match layout.places[at] {
+                Place::Slot(slot) => {
+                    slots[usize::from(slot)] = Some(value.clone());
+                    Ok(())
+                }
+                // A model whose tag was set to something else is for pydantic to write.
+                Place::Arm
+                    if view.spelling == Spelling::Model && !json::is_constant(field, value) =>
+                {
+                    Err(Stop::Official)
+                }
+                Place::Arm => Ok(()),
+                Place::Nowhere => {
+                    self.lose("unknown_property", &field.alias_text, NO_PLACE);
+                    Ok(())
+                }
+            },
+            Entry::Extra(key, value) => {
+                self.extra(layout, key, value, slots);
+                Ok(())
+            }
+        })
+    }
+
+    /// An entry that the class does not declare. The table may: it is ahead of the classes.
+    #[cold]
+    fn extra(
+        &mut self,
+        layout: &Layout,
+        key: &Bound<'py, PyString>,
+        value: &Bound<'py, PyAny>,
+        slots: &mut Slots<'py>,
+    ) {
+        let key = key.to_string_lossy();
+        match shape::slot(layout.message, &key) {
+            Some(slot) if slots[slot].is_none() && !layout.outcome => {
+                if !value.is_none() {
+                    slots[slot] = Some(value.clone());
+                }
+            }
+            _ => self.lose("unknown_property", &key, NO_PLACE),
+        }
+    }
+
+    /// The fields of a message from the one at `first` on, in the order of their numbers.
+    #[inline]
+    fn fields(&mut self, layout: &Layout, first: usize, slots: &Slots<'py>) -> Gathered {
+        for (at, field) in layout.message.fields.iter().enumerate().skip(first) {
+            let Some(value) = &slots[at] else { continue };
+            let mark = self.lost.len();
+            let optional = layout.optional >> at & 1 != 0;
+            let levels = shape::levels(layout.message, at);
+            self.depth += levels;
+            self.field(field, value, optional)
+                .map_err(|stop| stop.inside(Step::Key(shape::key(layout.message, at).into())))?;
+            self.depth -= levels;
+            self.below(mark, || Step::Key(shape::key(layout.message, at).into()));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn field(
+        &mut self,
+        field: &'static Field,
+        value: &Bound<'py, PyAny>,
+        optional: bool,
+    ) -> Gathered {
+        match (field.kind, field.label) {
+            (Kind::Str, Label::Repeated) => {
+                self.list(value, |encoder, item| encoder.string(field, item))
+            }
+            (Kind::Str, _) => self.string(field, value),
+            (Kind::Message(message), Label::Repeated) => {
+                self.list(value, |encoder, item| encoder.message(field, message, item))
+            }
+            (Kind::Message(message), _) => self.message(field, message, value),
+            (Kind::Value, _) => self.value_field(field, value, optional),
+            (Kind::Struct, _) => self.struct_field(field, value),
+            (Kind::Int64, _) => self.int64(field, value),
+            (Kind::Bool, _) => match value.cast_exact::<PyBool>() {
+                Ok(value) => {
+                    self.out.tag(field.number, WireType::Varint);
+                    self.out.varint(value.is_true().into());
+                    Ok(())
+                }
+                Err(_) => self.unfit("a bool", value),
+            },
+            (Kind::Enum, _) => match shape::op_number(value) {
+                Some(0) => Ok(()),
+                Some(number) => {
+                    self.out.tag(field.number, WireType::Varint);
+                    self.out.varint(i64::from(number).cast_unsigned());
+                    Ok(())
+                }
+                None => self.unfit("the name of a patch operation", value),
+            },
+        }
+    }
+
+    #[inline]
+    fn string(&mut self, field: &Field, value: &Bound<'py, PyAny>) -> Gathered {
+        let Ok(string) = value.cast_exact::<PyString>() else { return self.unfit("a str", value) };
+        if field.label == Label::Implicit && string.len().is_ok_and(|len| len == 0) {
+            return Ok(());
+        }
+        self.out.tag(field.number, WireType::Len);
+        self.text(string)
+    }
+
+    fn int64(&mut self, field: &Field, value: &Bound<'py, PyAny>) -> Gathered {
+        let int = if let Ok(int) = value.cast_exact::<PyInt>() {
+            capi::int_as_i64(int)
+        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+            // JSON does not tell 2.0 from 2.
+            let float = capi::float_value(float);
+            (float.fract() == 0.0 && float.abs() <= SAFE_INTEGER as f64).then_some(float as i64)
+        } else {
+            return self.unfit("an int", value);
+        };
+        match int {
+            Some(int) if int.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => {
+                self.out.tag(field.number, WireType::Varint);
+                self.out.varint(int.cast_unsigned());
+                Ok(())
+            }
+            _ => Err(fault("an integer within +/-(2^53-1) is needed")),
+        }
+    }
+
+    fn message(
+        &mut self,
+        field: &Field,
+        message: &'static Message,
+        value: &Bound<'py, PyAny>,
+    ) -> Gathered {
+        let modern = if message.union { shape::modern(value) } else { None };
+        let value = modern.as_ref().unwrap_or(value);
+        let mut slots = no_slots();
+        self.deeper(|encoder| {
+            let choice = layouts(encoder.py).choice(message);
+            let layout = match encoder.fill(choice, value, &mut slots)? {
+                Some(layout) if shape::settle(encoder, layout.message, &mut slots)? => layout,
+                _ => {
+                    encoder.lose_item(message);
+                    return Ok(());
+                }
+            };
+            encoder.out.tag(field.number, WireType::Len);
+            let open = encoder.out.open();
+            match layout.arm {
+                None => encoder.fields(layout, 0, &slots)?,
+                Some(arm) => {
+                    encoder.out.tag(arm.number, WireType::Len);
+                    let open = encoder.out.open();
+                    encoder.fields(layout, 0, &slots)?;
+                    encoder.out.close(open);
+                }
+            }
+            encoder.out.close(open);
+            Ok(())
+        })
+    }
+
+    /// Reads an object that stands where `choice` may. `None` if it is of a kind that has no
+    /// place there.
+    pub fn fill(
+        &mut self,
+        choice: &'static Choice,
+        value: &Bound<'py, PyAny>,
+        slots: &mut Slots<'py>,
+    ) -> Result<Option<&'static Layout>, Stop> {
+        let (layout, view) = if let Ok(dict) = value.cast_exact::<PyDict>() {
+            let Some(layout) = choice.of_wire(dict) else { return Ok(None) };
+            (layout, View::of_wire(dict, layout.plan))
+        } else if let Some(layout) = choice.of_class(capi::type_key(value)) {
+            (layout, View::of_model(value, layout.plan)?)
+        } else {
+            return self.unfit("an object", value);
+        };
+        self.read(layout, &view, slots)?;
+        Ok(Some(layout))
+    }
+
+    /// Every item of a list in the place of a repeated field.
+    fn list(
+        &mut self,
+        value: &Bound<'py, PyAny>,
+        mut each: impl FnMut(&mut Self, &Bound<'py, PyAny>) -> Gathered,
+    ) -> Gathered {
+        // What the list holds now; code that runs meanwhile may change it.
+        let items = if let Ok(list) = value.cast_exact::<PyList>() {
+            list.to_tuple()
+        } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+            tuple.clone()
+        } else {
+            return self.unfit("a list", value);
+        };
+        self.deeper(|encoder| {
+            for (at, item) in items.iter().enumerate() {
+                let mark = encoder.lost.len();
+                each(encoder, &item).map_err(|stop| stop.inside(Step::Index(at)))?;
+                encoder.below(mark, || Step::Index(at));
+            }
+            Ok(())
+        })
+    }
+
+    /// One level of JSON deeper, and back.
+    #[inline]
+    pub fn deeper(&mut self, gather: impl FnOnce(&mut Self) -> Gathered) -> Gathered {
+        if self.depth >= MAX_DEPTH {
+            return Err(fault(format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        self.depth += 1;
+        gather(self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Something in a described place that is not of the declared type. JSON may make it so (an
+    /// Enum of str becomes its str); if it has been through JSON, it does not fit.
+    #[cold]
+    pub fn unfit<T>(&self, expected: &str, value: &Bound<'py, PyAny>) -> Result<T, Stop> {
+        if self.plain {
+            Err(fault(format!("{expected} is needed, not {}", type_name(value))))
+        } else {
+            Err(Stop::Official)
+        }
+    }
+
+    /// The second attempt, on what JSON makes of the event.
+    #[cold]
+    fn again(&mut self, event: &Bound<'py, PyAny>, stop: Stop) -> PyResult<()> {
+        if let Stop::Fault(fault) = stop {
+            return Err(fault.into_encode_error(self.py));
+        }
+        let event = through_json(event, self.options)?;
+        self.out.clear();
+        self.lost.clear();
+        self.depth = 1;
+        self.plain = true;
+        match self.event(&event) {
+            Ok(()) => self.report(&event),
+            Err(Stop::Fault(fault)) => Err(fault.into_encode_error(self.py)),
+            Err(Stop::Official | Stop::TooDeep) => {
+                Err(PyRuntimeError::new_err("agui_codec: JSON gave something that is not JSON"))
+            }
+        }
+    }
+
+    /// Notes what has no place on this wire.
+    #[cold]
+    pub fn lose(&mut self, kind: &'static str, key: &str, detail: &'static str) {
+        self.lost.push(Lost { kind, steps: vec![Step::Key(key.into())], detail });
+    }
+
+    #[cold]
+    fn lose_item(&mut self, message: &Message) {
+        let detail = shape::unplaced(message);
+        self.lost.push(Lost { kind: "unknown_member", steps: Vec::new(), detail });
+    }
+
+    /// Says of everything lost since the mark that it is below this step.
+    #[inline]
+    pub fn below(&mut self, mark: usize, step: impl Fn() -> Step) {
+        if self.lost.len() > mark {
+            for lost in &mut self.lost[mark..] {
+                lost.steps.push(step());
+            }
+        }
+    }
+
+    pub fn mark(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// Tells the user what was lost. Only when nothing more is read: this runs Python code.
+    #[inline]
+    fn report(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
+        if self.lost.is_empty() { Ok(()) } else { self.report_lost(event) }
+    }
+
+    #[cold]
+    fn report_lost(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
+        let event_type = View::of_event(event).and_then(|(_, kind)| kind).map(EventKind::name);
+        let reporter = Reporter::new(None);
+        for lost in std::mem::take(&mut self.lost) {
+            let deviation = Deviation {
+                kind: lost.kind.to_owned(),
+                event_type: event_type.map(str::to_owned),
+                path: path(&lost.steps),
+                detail: lost.detail.to_owned(),
+            };
+            reporter.report(self.py, deviation)?;
+        }
+        Ok(())
+    }
+}
+
+const NO_PLACE: &str = "the protobuf wire has no place for it; left out";
+
+#[cold]
+pub fn fault(reason: impl Into<String>) -> Stop {
+    Stop::Fault(Box::new(Fault::new(reason)))
+}
+
+/// The event as its JSON reads: plain values only.
+#[cold]
+fn through_json<'py>(
+    event: &Bound<'py, PyAny>,
+    options: &Options<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = event.py();
+    let mut writer = Writer::new(Vec::new());
+    if let Err(error) = json::write_event(&mut writer, event, options) {
+        if error.is_instance_of::<AGUIError>(py) {
+            return Err(error);
+        }
+        let fault =
+            Fault::new(format!("the event cannot be written as JSON ({})", error.value(py)));
+        return Err(Fault { cause: Some(error), ..fault }.into_encode_error(py));
+    }
+    loads(py, &writer.bytes)
+}
+
+/// What JSON text says.
+pub fn loads<'py>(py: Python<'py>, json: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "json"))?.call_method1(intern!(py, "loads"), (PyBytes::new(py, json),))
+}
