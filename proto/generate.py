@@ -167,8 +167,7 @@ def rust(contract: Contract) -> str:
     """The table as Rust source, in the layout of rustfmt."""
     keys = sorted({entry.key for message in contract.messages.values() for entry in message.fields})
     lines = [
-        "//! The wire table. Generated from `proto/ag_ui/*.proto` by `proto/generate.py`; not to be",
-        "//! edited by hand.",
+        "//! The wire table. Generated from `proto/ag_ui/*.proto` by `proto/generate.py`.",
         "",
         "use super::schema::{Kind, Label, Message, field};",
         "",

@@ -15,7 +15,7 @@ SAFE = 2**53 - 1
 TEXTS = [
     "", "a", "Hello, world", 'quotes " and \\ and /', "line\nbreak\ttab\r", "\x00\x01\x1f\x7f",
     "caf\u00e9", "\u00ff\u0100", "\u20ac\u2028\u0085", "\ufffd\uffff", "\U0001f378", "x" * 130,
-    "\u00e9" * 70, "\u20ac" * 6000, "0", "null",
+    "\u00e9" * 70, "0", "null",
 ]  # fmt: skip
 NUMBERS: list[Any] = [
     0, 1, -1, 7, 255, SAFE, -SAFE, 2**53, 2**60, -(2**63), 2**70, 0.5, -0.0, 1.5e300, 5e-324,
@@ -92,6 +92,9 @@ class Maker:
         return self.random.choice([0, 1, 1, 2, 3, 5])
 
     def text(self) -> str:
+        if self.random.random() < 0.003:
+            # A length of three bytes.
+            return "\u20ac" * 6000
         return self.random.choice(TEXTS)
 
     def pointer(self) -> str:
@@ -99,7 +102,7 @@ class Maker:
         return "".join("/" + self.random.choice(tokens) for _ in range(self.length()))
 
     def key(self) -> str:
-        keys = [*TEXTS[:-4], "id", "user_id", "messageId", "__class__", "constructor"]
+        keys = [*TEXTS[:-3], "id", "user_id", "messageId", "__class__", "constructor"]
         if self.integer_keys:
             keys += ["0", "7", "12"]
         return self.random.choice(keys)

@@ -1,5 +1,4 @@
-//! The wire table. Generated from `proto/ag_ui/*.proto` by `proto/generate.py`; not to be
-//! edited by hand.
+//! The wire table. Generated from `proto/ag_ui/*.proto` by `proto/generate.py`.
 
 use super::schema::{Kind, Label, Message, field};
 
