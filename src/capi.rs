@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -303,6 +303,16 @@ pub fn dict_get<'py>(
             drop(PyErr::take(dict.py()));
         }
         Bound::from_owned_ptr_or_opt(dict.py(), value)
+    }
+}
+
+/// A new set with the items of another.
+#[inline]
+pub fn copy_set<'py>(set: &Bound<'py, PySet>) -> PyResult<Bound<'py, PySet>> {
+    // SAFETY: returns a new reference to a set, or null with an error set.
+    unsafe {
+        let copy = Bound::from_owned_ptr_or_err(set.py(), ffi::PySet_New(set.as_ptr()))?;
+        Ok(copy.cast_into_unchecked())
     }
 }
 

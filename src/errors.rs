@@ -96,27 +96,28 @@ create_exception!(
     DecodeError,
     AGUIError,
     "Bytes that are no AG-UI event.\n\n\
-     Attributes:\n    offset: the index of the byte in the event where it shows, or None.\n    \
-     path: where in the event, like `messages[2].content`; empty for the event as a whole."
+     Attributes:\n    offset: the byte at which the trouble begins, counted from the start of the \
+     stream (for a single document: of the document); None if unknown.\n    \
+     path: where in the event, like `messages[2].content`; empty for the event as a whole.\n    \
+     event_index: which event of the stream, counted from 0; None for a single document."
 );
 create_exception!(
     agui_codec,
     FrameTooLargeError,
     DecodeError,
-    "An event that is longer than the limit of the reader, which has not read it."
+    "An event, or what might become one, is longer than the limit."
 );
 create_exception!(
     agui_codec,
     TruncatedStreamError,
     DecodeError,
-    "A stream that ends inside an event."
+    "The stream ended inside an event."
 );
 create_exception!(
     agui_codec,
     UnknownEventError,
     DecodeError,
-    "A well-formed event of a type that this version does not know. Readers of streams drop it \
-     with a warning."
+    "A well-formed event of a type that this version of the protocol does not have."
 );
 
 /// One step from an object to a value inside it.
@@ -204,6 +205,60 @@ impl Fault {
     }
 }
 
+/// Which of the decoding errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Malformed,
+    TooLarge,
+    Truncated,
+    Unknown,
+}
+
+/// A fault in what came in, and where it stands.
+#[derive(Debug)]
+pub struct DecodeFault {
+    pub refused: Refused,
+    pub fault: Fault,
+    pub offset: u64,
+}
+
+impl DecodeFault {
+    #[cold]
+    pub fn new(refused: Refused, reason: impl Into<String>, offset: u64) -> Self {
+        Self { refused, fault: Fault::new(reason), offset }
+    }
+
+    /// The DecodeError that says so, of an event of a stream or of a single document.
+    #[cold]
+    pub fn into_error(self, py: Python<'_>, event_index: Option<u64>) -> PyErr {
+        let path = self.fault.path();
+        let mut message = String::new();
+        if let Some(index) = event_index {
+            let _ = write!(message, "event {index}: ");
+        }
+        if !path.is_empty() {
+            let _ = write!(message, "{path}: ");
+        }
+        let _ = write!(message, "{} (at byte {})", self.fault.reason, self.offset);
+        let error = match self.refused {
+            Refused::Malformed => DecodeError::new_err(message),
+            Refused::TooLarge => FrameTooLargeError::new_err(message),
+            Refused::Truncated => TruncatedStreamError::new_err(message),
+            Refused::Unknown => UnknownEventError::new_err(message),
+        };
+        error.set_cause(py, self.fault.cause);
+        let value = error.value(py);
+        let set = value
+            .setattr("path", path)
+            .and_then(|()| value.setattr("offset", self.offset))
+            .and_then(|()| value.setattr("event_index", event_index));
+        match set {
+            Ok(()) => error,
+            Err(failed) => failed,
+        }
+    }
+}
+
 /// Puts the tree into the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -228,8 +283,9 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("SequenceError", sequence)?;
     let decode = py.get_type::<DecodeError>();
-    decode.setattr("path", "")?;
     decode.setattr("offset", py.None())?;
+    decode.setattr("path", "")?;
+    decode.setattr("event_index", py.None())?;
     module.add("DecodeError", decode)?;
     module.add("FrameTooLargeError", py.get_type::<FrameTooLargeError>())?;
     module.add("TruncatedStreamError", py.get_type::<TruncatedStreamError>())?;

@@ -1,6 +1,7 @@
 //! The native half of `agui_codec`: what Python can see of it.
 
 mod capi;
+mod decoder;
 mod deviation;
 mod encoder;
 mod errors;
@@ -20,11 +21,15 @@ mod _native {
     use super::encoder::{model_dump_json, official_encode};
 
     #[pymodule_export]
+    use super::decoder::{EventDecoder, SSEParser, ServerSentEvent, decode_event};
+    #[pymodule_export]
     use super::deviation::Deviation;
     #[pymodule_export]
     use super::encoder::{EventEncoder, to_json};
     #[pymodule_export]
     use super::event::build::make_event;
+    #[pymodule_export]
+    use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
     use super::state::{apply_patch, create_patch};
     #[pymodule_export]
@@ -32,8 +37,6 @@ mod _native {
         ChunkExpander, EventEnforcer, EventVerifier, LegacyDowngrader, LegacyUpgrader, Pipeline,
         downgrade_input, enforce_input, upgrade_input,
     };
-    #[pymodule_export]
-    use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]

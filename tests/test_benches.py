@@ -8,7 +8,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agui_codec._demo import Contender, Document, Measurement, same_bytes, same_json
-
 from benches import report
 from benches.suite import GROUPS, Absent, Budget, Group, chosen, group, parameters
 

@@ -16,9 +16,10 @@ from ag_ui.encoder import EventEncoder as OfficialEncoder
 pytest.importorskip("click")
 pytest.importorskip("rich")
 
+from click.testing import CliRunner, Result
+
 import agui_codec
 from agui_codec import _commands, _demo
-from click.testing import CliRunner, Result
 
 COMMAND = [sys.executable, "-m", "agui_codec.cli"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes and signals")

@@ -36,6 +36,14 @@ from agui_codec._native import (
     to_json,
     upgrade_input,
 )
+from agui_codec.decoder import (
+    EventDecoder,
+    ServerSentEvent,
+    SSEParser,
+    aiter_events,
+    decode_event,
+    iter_events,
+)
 from agui_codec.encoder import AGUI_MEDIA_TYPE, EventEncoder
 from agui_codec.install import install, uninstall
 from agui_codec.state import state_delta_event
@@ -59,6 +67,7 @@ __all__ = [
     "Deviation",
     "EncodeError",
     "EnforcementError",
+    "EventDecoder",
     "EventEncoder",
     "EventEnforcer",
     "EventVerifier",
@@ -67,17 +76,22 @@ __all__ = [
     "LegacyUpgrader",
     "PatchError",
     "Pipeline",
+    "SSEParser",
     "SequenceError",
+    "ServerSentEvent",
     "TruncatedStreamError",
     "UnknownEventError",
     "__version__",
+    "aiter_events",
     "apply_patch",
     "athrough",
     "create_patch",
+    "decode_event",
     "downgrade_input",
     "enforce_input",
     "expand_chunks",
     "install",
+    "iter_events",
     "proto",
     "state_delta_event",
     "through",

@@ -1,11 +1,11 @@
 """The native half of agui_codec. Import the names from ``agui_codec`` itself."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal, TypeVar, final, overload
+from typing import Any, ClassVar, Final, Literal, TypeVar, final, overload
 
 from ag_ui.core import RunAgentInput
 from ag_ui.core.events import BaseEvent
-from typing_extensions import Self
+from typing_extensions import Buffer, Self
 
 _T = TypeVar("_T")
 
@@ -78,6 +78,11 @@ class Pipeline:
 class DecodeError(AGUIError):
     offset: int | None
     path: str
+    event_index: int | None
+
+class FrameTooLargeError(DecodeError): ...
+class TruncatedStreamError(DecodeError): ...
+class UnknownEventError(DecodeError): ...
 
 @final
 class Deviation:
@@ -94,6 +99,22 @@ class PatchError(AGUIError):
     operation_index: int | None
     path: str
     reason: str
+
+@final
+class EventDecoder:
+    def __new__(
+        cls,
+        content_type: str = "text/event-stream",
+        *,
+        as_dict: bool = False,
+        max_event_bytes: int = 10485760,
+        on_unknown: Literal["forward", "drop", "raise"] = "forward",
+        on_deviation: Callable[[Deviation], object] | None = None,
+    ) -> Self: ...
+    @property
+    def error(self) -> Exception | None: ...
+    def close(self) -> list[Any]: ...
+    def feed(self, chunk: Buffer, /) -> list[Any]: ...
 
 class EventEncoder:
     def __new__(cls, *_args: object, **_kwargs: object) -> Self: ...
@@ -132,10 +153,27 @@ class FrameReader:
     def close(self) -> list[bytes]: ...
     def feed(self, chunk: bytes | bytearray | memoryview) -> list[bytes]: ...
 
-class FrameTooLargeError(DecodeError): ...
-class TruncatedStreamError(DecodeError): ...
-class UnknownEventError(DecodeError): ...
+@final
+class SSEParser:
+    def __new__(cls, *, max_event_bytes: int = 10485760) -> Self: ...
+    def close(self) -> list[ServerSentEvent]: ...
+    def feed(self, chunk: Buffer, /) -> list[ServerSentEvent]: ...
 
+@final
+class ServerSentEvent:
+    __match_args__: ClassVar[tuple[str, str, str, str]]
+    event: Final[str]
+    data: Final[str]
+    id: Final[str]
+    retry: Final[int | None]
+    def __new__(
+        cls, event: str = "message", data: str = "", id: str = "", retry: int | None = None
+    ) -> Self: ...
+
+@overload
+def decode_event(data: str | Buffer, /, *, as_dict: Literal[True]) -> dict[str, Any]: ...
+@overload
+def decode_event(data: str | Buffer, /, *, as_dict: bool = False) -> Any: ...
 def model_dump_json(event: BaseEvent, /, *args: Any, **kwargs: Any) -> str: ...
 def official_encode(encoder: object, event: BaseEvent | dict[str, Any]) -> str: ...
 @overload

@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyDict, PyInt, PyList, PySet, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PyString};
 
 use super::plan::{Bounds, Plan, Shape, Spelling};
 use super::registry::{Registry, registry};
@@ -20,7 +20,6 @@ use crate::capi::{self, DictIter};
 pub struct Builder<'py> {
     plan: &'static Plan,
     fields: Bound<'py, PyDict>,
-    given: Bound<'py, PySet>,
     extra: Bound<'py, PyDict>,
     /// One bit for each field that was given.
     seen: u64,
@@ -28,13 +27,7 @@ pub struct Builder<'py> {
 
 impl<'py> Builder<'py> {
     pub fn new(py: Python<'py>, plan: &'static Plan) -> Result<Self, Surprise> {
-        Ok(Self {
-            plan,
-            fields: plan.defaults.bind(py).copy()?,
-            given: PySet::empty(py)?,
-            extra: PyDict::new(py),
-            seen: 0,
-        })
+        Ok(Self { plan, fields: plan.defaults.bind(py).copy()?, extra: PyDict::new(py), seen: 0 })
     }
 
     /// Gives the field at `at` a value, which is checked against what the field declares. A dict
@@ -42,17 +35,46 @@ impl<'py> Builder<'py> {
     #[inline]
     pub fn field(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
         let field = &self.plan.fields[at];
+        let name = field.name.bind(value.py());
+        self.mark(at)?;
+        match accept(&field.shape, value)? {
+            Some(other) => self.fields.set_item(name, other)?,
+            None => self.fields.set_item(name, value)?,
+        }
+        Ok(())
+    }
+
+    /// Gives the field at `at` a value that is what the field takes.
+    #[inline]
+    pub fn put(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
+        let name = self.plan.fields[at].name.bind(value.py());
+        self.mark(at)?;
+        self.fields.set_item(name, value)?;
+        Ok(())
+    }
+
+    /// Gives the field at `at`, which has one possible value, that value.
+    #[inline]
+    pub fn tag(&mut self, at: usize) -> Result<(), Surprise> {
+        let field = &self.plan.fields[at];
+        let py = self.fields.py();
+        let Shape::Literal(choices) = &field.shape else { return Err(Surprise) };
+        let value = choices[0].1.bind(py);
+        if field.default.as_ref().is_some_and(|default| default.is(value)) {
+            // It is there already.
+            return self.mark(at);
+        }
+        self.put(at, value)
+    }
+
+    /// Notes that the field is given. A field that is given twice is for pydantic to decide.
+    #[inline]
+    fn mark(&mut self, at: usize) -> Result<(), Surprise> {
         let bit = 1 << at;
         if self.seen & bit != 0 {
             return Err(Surprise);
         }
         self.seen |= bit;
-        let name = field.name.bind(value.py());
-        self.given.add(name)?;
-        match accept(&field.shape, value)? {
-            Some(other) => self.fields.set_item(name, other)?,
-            None => self.fields.set_item(name, value)?,
-        }
         Ok(())
     }
 
@@ -62,27 +84,26 @@ impl<'py> Builder<'py> {
         key: &Bound<'py, PyString>,
         value: &Bound<'py, PyAny>,
     ) -> Result<(), Surprise> {
-        self.given.add(key)?;
         self.extra.set_item(key, value)?;
         Ok(())
     }
 
     pub fn finish(self) -> Result<Bound<'py, PyAny>, Surprise> {
         let py = self.fields.py();
-        let missing = self
-            .plan
-            .fields
-            .iter()
-            .enumerate()
-            .any(|(at, field)| field.default.is_none() && self.seen & (1 << at) == 0);
-        if missing {
+        if self.plan.no_default & !self.seen != 0 {
             return Err(Surprise);
+        }
+        let given = self.plan.given(py, self.seen)?;
+        if !self.extra.is_empty() {
+            for key in self.extra.keys() {
+                given.add(key)?;
+            }
         }
         let registry = registry();
         let none = py.None().into_bound(py);
         let slots = [
             (registry.extra.bind(py), self.extra.as_any()),
-            (registry.fields_set.bind(py), self.given.as_any()),
+            (registry.fields_set.bind(py), given.as_any()),
             (registry.private.bind(py), &none),
         ];
         Ok(capi::new_model(self.plan.class.bind(py), &self.fields, slots)?)
@@ -97,7 +118,7 @@ impl From<PyErr> for Surprise {
 }
 
 /// Whether a field of this shape takes the value as it is (`None`), or what it makes of it.
-fn accept<'py>(
+pub fn accept<'py>(
     shape: &'static Shape,
     value: &Bound<'py, PyAny>,
 ) -> Result<Option<Bound<'py, PyAny>>, Surprise> {

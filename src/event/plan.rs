@@ -9,8 +9,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyDict, PyList, PyString, PyType};
+use pyo3::types::{PyBool, PyDict, PyList, PySet, PyString, PyType};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::registry::Classes;
 use crate::capi;
@@ -33,6 +34,11 @@ pub struct Plan {
     /// The instance dictionary of an instance for which nothing was given, in class order. (A
     /// required field has None there until it is given.)
     pub defaults: Py<PyDict>,
+    /// One bit for each field without a default.
+    pub no_default: u64,
+    /// Sets of field names, for each combination of fields that was given lately. Copying one is
+    /// cheaper than adding the names, whose hashes need not be looked up again.
+    given: Mutex<Vec<(u64, Py<PySet>)>>,
     serializer: Py<PyAny>,
     validator: Py<PyAny>,
     /// The version of the class for which the guards are known to hold; see [`Plan::is_current`].
@@ -90,6 +96,18 @@ pub enum Shape {
     Nullable(Box<Shape>),
     /// Something that only pydantic knows how to treat.
     Unknown,
+}
+
+impl Shape {
+    /// Whether any str fits, as it is.
+    #[inline]
+    pub fn takes_str(&self) -> bool {
+        match self {
+            Self::Str | Self::Any | Self::StrOrList(_) => true,
+            Self::Nullable(inner) => matches!(**inner, Self::Str | Self::Any | Self::StrOrList(_)),
+            _ => false,
+        }
+    }
 }
 
 /// The place of a class in the registry: the plan, if the class has one.
@@ -177,6 +195,50 @@ impl Plan {
             Some(at) => Some((at, Spelling::Wire)),
             None => self.find_text(key, Spelling::Model).map(|at| (at, Spelling::Model)),
         }
+    }
+
+    /// The field with this alias or attribute name, by its bytes.
+    #[inline]
+    pub fn find_bytes(&self, key: &[u8], expected: usize) -> Option<usize> {
+        let (before, after) = self.fields.split_at(expected.min(self.fields.len()));
+        if let Some(at) = after.iter().position(|field| field.alias_text.as_bytes() == key) {
+            return Some(expected + at);
+        }
+        let named =
+            |field: &Field| field.alias_text.as_bytes() == key || field.name_text.as_bytes() == key;
+        before.iter().chain(after).position(named)
+    }
+
+    /// A new set of the names of the fields whose bits are set.
+    #[inline]
+    pub fn given<'py>(&self, py: Python<'py>, seen: u64) -> PyResult<Bound<'py, PySet>> {
+        let kept = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept.iter().find(|(bits, _)| *bits == seen);
+        let found = found.map(|(_, names)| names.bind(py).clone());
+        // Making objects may run the garbage collector, and so any code.
+        drop(kept);
+        match found {
+            Some(names) => capi::copy_set(&names),
+            None => self.new_given(py, seen),
+        }
+    }
+
+    #[cold]
+    fn new_given<'py>(&self, py: Python<'py>, seen: u64) -> PyResult<Bound<'py, PySet>> {
+        /// A producer gives few combinations; who gives many does not fill the memory.
+        const MOST: usize = 8;
+        let names = PySet::empty(py)?;
+        for (at, field) in self.fields.iter().enumerate() {
+            if seen & (1 << at) != 0 {
+                names.add(&field.name)?;
+            }
+        }
+        let copy = capi::copy_set(&names)?;
+        let mut kept = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST {
+            kept.push((seen, names.unbind()));
+        }
+        Ok(copy)
     }
 
     /// The value of the tag field on the wire.
@@ -387,6 +449,9 @@ impl<'a, 'py> Learner<'a, 'py> {
         let serializer = class.getattr(intern!(self.py, "__pydantic_serializer__"))?;
         let validator = class.getattr(intern!(self.py, "__pydantic_validator__"))?;
         let key = capi::class_key(class);
+        let bits = fields.iter().enumerate();
+        let no_default =
+            bits.filter(|(_, field)| field.default.is_none()).map(|(at, _)| 1 << at).sum();
         Ok(Plan {
             class: class.clone().unbind(),
             key,
@@ -397,6 +462,8 @@ impl<'a, 'py> Learner<'a, 'py> {
             raw_event,
             required,
             defaults: defaults.unbind(),
+            no_default,
+            given: Mutex::new(Vec::new()),
             serializer: serializer.unbind(),
             validator: validator.unbind(),
             version: AtomicU32::new(capi::type_version(key)),

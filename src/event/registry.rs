@@ -6,6 +6,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use super::plan::{self, Cell, Learner, Plan};
@@ -35,6 +36,8 @@ pub struct Registry {
     pub floats_agree: bool,
     /// The interned key `type`.
     pub type_key: Py<PyString>,
+    /// The interned keys of all classes by their text, for who reads them from bytes.
+    pub aliases: HashMap<Box<[u8]>, Py<PyString>>,
 }
 
 /// The registry, which importing the module has filled.
@@ -80,6 +83,11 @@ impl Registry {
             names.push(name.clone().unbind());
             kinds.insert(name.into_any(), kind);
         }
+        let plans = classes.cells.iter().filter_map(|cell| cell.plan.get());
+        let aliases = plans
+            .flat_map(|plan| &plan.fields)
+            .map(|field| (field.alias_text.as_bytes().into(), field.alias.clone_ref(py)))
+            .collect();
         let slot = |name: &str| -> PyResult<Py<PyAny>> {
             let slots = plan::base_model(py)?.getattr(intern!(py, "__dict__"))?;
             let found = slots.get_item(name).map_err(|_| {
@@ -102,6 +110,7 @@ impl Registry {
             floats_agree: plan::floats_agree(&py.import("pydantic_core")?.getattr("to_json")?)?,
             custom_event: core.getattr("CustomEvent")?.unbind(),
             type_key: PyString::intern(py, "type").unbind(),
+            aliases,
         };
         // Another thread may have been first; then its registry is as good.
         let _ = REGISTRY.set(registry);

@@ -1,12 +1,20 @@
-//! Python values to JSON bytes.
+//! Python values to JSON bytes, and back.
 
+mod decode;
 mod document;
 mod escape;
+mod keys;
 pub mod number;
 mod official;
+mod reader;
+mod skip;
+mod string;
+mod typed;
 mod wire;
 mod writer;
 
+pub use decode::{NoEvent, decode};
 pub use document::{Options, write_event, write_model};
+pub use keys::{Tools, with_tools};
 pub use official::{type_name, value as official_value};
 pub use writer::{MAX_DEPTH, Stop, Writer, is_constant};

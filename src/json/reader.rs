@@ -1,0 +1,604 @@
+//! JSON text (RFC 8259) to Python values, as strictly as the grammar reads: no NaN, no byte order
+//! mark, no half surrogate pairs, UTF-8 throughout. Of keys that occur twice in an object the last
+//! wins, as in pydantic and in Python's json.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+use std::borrow::Cow;
+
+use super::MAX_DEPTH;
+use super::keys::{Known, Tools};
+use super::string::{self, Scan};
+use crate::capi;
+use crate::event::{EventKind, Surprise, registry};
+
+/// Why reading stopped. The details are in [`Reader::trouble`], so that results stay small.
+#[derive(Debug)]
+pub struct Stop;
+
+/// What is wrong with a document.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It is no JSON, or deeper than the limit.
+    Syntax { reason: Cow<'static, str>, at: usize },
+    /// It is JSON, but not exactly what the class declares: pydantic decides.
+    Surprise,
+    /// Python failed: it is out of memory, say.
+    Python(PyErr),
+}
+
+pub type Read<'py> = Result<Bound<'py, PyAny>, Stop>;
+
+impl From<Surprise> for Stop {
+    fn from(Surprise: Surprise) -> Self {
+        Self
+    }
+}
+
+/// What an event says of its own type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeField {
+    Absent,
+    NotAString,
+    Known(EventKind),
+    Unknown,
+}
+
+impl TypeField {
+    fn kind(&self) -> Option<EventKind> {
+        if let Self::Known(kind) = self { Some(*kind) } else { None }
+    }
+}
+
+/// Where in [`Tools::memos`] a key is.
+#[derive(Clone, Copy)]
+pub struct Spot {
+    kind: EventKind,
+    pub at: usize,
+}
+
+/// A document, read from the front.
+pub struct Reader<'a, 'py> {
+    pub py: Python<'py>,
+    pub bytes: &'a [u8],
+    /// Where the reading is.
+    pub at: usize,
+    depth: u32,
+    pub tools: &'a mut Tools,
+    /// Why the reading stopped, once it has. [`Trouble::Surprise`] if nobody says otherwise.
+    pub trouble: Trouble,
+    /// The last `type` of the object on the first level.
+    pub event_type: TypeField,
+}
+
+/// The bytes of a string, where it has no escapes.
+#[derive(Clone, Copy)]
+pub struct Plain<'a> {
+    pub text: &'a [u8],
+    start: usize,
+    pub ascii: bool,
+}
+
+impl<'a, 'py> Reader<'a, 'py> {
+    pub fn new(py: Python<'py>, bytes: &'a [u8], tools: &'a mut Tools) -> Self {
+        Self {
+            py,
+            bytes,
+            at: 0,
+            depth: 0,
+            tools,
+            trouble: Trouble::Surprise,
+            event_type: TypeField::Absent,
+        }
+    }
+
+    /// From the front again.
+    pub fn restart(&mut self) {
+        self.at = 0;
+        self.depth = 0;
+        self.trouble = Trouble::Surprise;
+        self.event_type = TypeField::Absent;
+    }
+
+    #[cold]
+    pub fn syntax(&mut self, reason: impl Into<Cow<'static, str>>, at: usize) -> Stop {
+        self.trouble = Trouble::Syntax { reason: reason.into(), at };
+        Stop
+    }
+
+    #[cold]
+    pub fn python(&mut self, error: PyErr) -> Stop {
+        self.trouble = Trouble::Python(error);
+        Stop
+    }
+
+    /// Whether there is this byte at the place reached.
+    #[inline]
+    pub fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    #[inline]
+    pub fn at_string(&self) -> bool {
+        self.peek() == Some(b'"')
+    }
+
+    #[inline]
+    pub fn skip_space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// One document: the value, and nothing but white space around it.
+    #[inline]
+    pub fn document(&mut self, read: impl FnOnce(&mut Self) -> Read<'py>) -> Read<'py> {
+        self.skip_space();
+        let value = read(self)?;
+        self.skip_space();
+        if self.at < self.bytes.len() {
+            return Err(self.syntax("something follows the JSON document", self.at));
+        }
+        Ok(value)
+    }
+
+    /// Any value, of which the first byte is at hand.
+    pub fn value(&mut self) -> Read<'py> {
+        match self.peek() {
+            Some(b'"') => self.string(),
+            Some(b'{') => self.object(),
+            Some(b'[') => self.array(),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true", |py| PyBool::new(py, true).to_owned().into_any()),
+            Some(b'f') => self.word(b"false", |py| PyBool::new(py, false).to_owned().into_any()),
+            Some(b'n') => self.word(b"null", |py| py.None().into_bound(py)),
+            _ => Err(self.no_value()),
+        }
+    }
+
+    #[cold]
+    fn no_value(&mut self) -> Stop {
+        let rest = &self.bytes[self.at..];
+        let reason = match rest {
+            [] if self.at == 0 => "the document is empty".into(),
+            [] => "the document ends where a value should be".into(),
+            [0xef, 0xbb, 0xbf, ..] if self.at == 0 => "a byte order mark is no JSON".into(),
+            _ if rest.starts_with(b"NaN") || rest.starts_with(b"Infinity") => {
+                "NaN and Infinity are no JSON".into()
+            }
+            [byte, ..] => Cow::Owned(format!("{} where a value should be", shown(*byte))),
+        };
+        self.syntax(reason, self.at)
+    }
+
+    #[inline]
+    fn word(
+        &mut self,
+        word: &'static [u8],
+        value: impl FnOnce(Python<'py>) -> Bound<'py, PyAny>,
+    ) -> Read<'py> {
+        if !self.bytes[self.at..].starts_with(word) {
+            let same = self.bytes[self.at..].iter().zip(word).take_while(|(a, b)| a == b).count();
+            return Err(self.syntax("no value begins like this", self.at + same));
+        }
+        self.at += word.len();
+        Ok(value(self.py))
+    }
+
+    /// One level deeper.
+    #[inline]
+    pub fn enter(&mut self) -> Result<(), Stop> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.syntax(format!("nested deeper than {MAX_DEPTH} levels"), self.at));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Goes into the array or object at hand. The answer is whether it has anything.
+    #[inline]
+    pub fn open(&mut self, close: u8) -> Result<bool, Stop> {
+        self.enter()?;
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(close) {
+            self.close();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn close(&mut self) {
+        self.at += 1;
+        self.depth -= 1;
+    }
+
+    /// Passes what follows an element. The answer is whether there is another one.
+    #[inline]
+    pub fn another(&mut self, close: u8) -> Result<bool, Stop> {
+        let mut next = self.peek();
+        if next != Some(b',') && next != Some(close) {
+            self.skip_space();
+            next = self.peek();
+        }
+        if next == Some(b',') {
+            self.at += 1;
+            self.skip_space();
+            return Ok(true);
+        }
+        if next == Some(close) {
+            self.close();
+            return Ok(false);
+        }
+        Err(self.no_comma(close))
+    }
+
+    #[cold]
+    fn no_comma(&mut self, close: u8) -> Stop {
+        let reason = match self.peek() {
+            None => format!("the document ends inside {}", container(close)),
+            Some(byte) => format!("{} where ',' or {} should be", shown(byte), shown(close)),
+        };
+        self.syntax(reason, self.at)
+    }
+
+    /// Passes the colon after a key.
+    #[inline]
+    pub fn colon(&mut self) -> Result<(), Stop> {
+        if self.peek() != Some(b':') {
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return Err(self.syntax("a ':' should follow the key", self.at));
+            }
+        }
+        self.at += 1;
+        self.skip_space();
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn array(&mut self) -> Read<'py> {
+        let list = PyList::empty(self.py);
+        if self.open(b']')? {
+            loop {
+                let value = self.value()?;
+                list.append(value).map_err(|error| self.python(error))?;
+                if !self.another(b']')? {
+                    break;
+                }
+            }
+        }
+        Ok(list.into_any())
+    }
+
+    /// An object as a dict.
+    #[inline(never)]
+    fn object(&mut self) -> Read<'py> {
+        let dict = PyDict::new(self.py);
+        if self.open(b'}')? {
+            loop {
+                let key = self.key()?;
+                self.colon()?;
+                let value = self.value()?;
+                dict.set_item(key, value).map_err(|error| self.python(error))?;
+                if !self.another(b'}')? {
+                    break;
+                }
+            }
+        }
+        Ok(dict.into_any())
+    }
+
+    /// An event as a wire dict.
+    pub fn wire_event(&mut self) -> Read<'py> {
+        if self.peek() != Some(b'{') {
+            return self.value();
+        }
+        let dict = PyDict::new(self.py);
+        let mut next = 0;
+        if self.open(b'}')? {
+            loop {
+                let kind = self.event_type.kind();
+                let (key, value) = if let Some(spot) = self.known_key(kind, next) {
+                    next = spot.at + 1;
+                    (self.known(spot).key.bind(self.py).clone(), self.known_value(spot)?)
+                } else {
+                    let key = self.new_key(kind)?;
+                    let is_type = key.is(&registry().type_key);
+                    let value = if is_type { self.type_value()? } else { self.value()? };
+                    (key, value)
+                };
+                dict.set_item(key, value).map_err(|error| self.python(error))?;
+                if !self.another(b'}')? {
+                    break;
+                }
+            }
+        }
+        Ok(dict.into_any())
+    }
+
+    /// A key of an event, and the colon behind it, if it is one that events of the kind have had:
+    /// mostly the next one. Events of a kind look the same for as long as one producer writes them.
+    #[inline]
+    pub fn known_key(&mut self, kind: Option<EventKind>, next: usize) -> Option<Spot> {
+        let kind = kind?;
+        let rest = &self.bytes[self.at..];
+        let known = self.tools.memos[kind as usize].known.get(next..)?;
+        let ahead = known.iter().position(|known| rest.starts_with(&known.spelled))?;
+        self.at += known[ahead].spelled.len();
+        self.skip_space();
+        Some(Spot { kind, at: next + ahead })
+    }
+
+    #[inline]
+    pub fn known(&self, spot: Spot) -> &Known {
+        &self.tools.memos[spot.kind as usize].known[spot.at]
+    }
+
+    /// The value of a known key, which may be the last one again.
+    #[inline]
+    pub fn known_value(&mut self, spot: Spot) -> Read<'py> {
+        let known = self.known(spot);
+        if !known.repeats || !self.at_string() {
+            return self.value();
+        }
+        if let Some(last) = &known.last
+            && let capi::Text::Ascii(text) = capi::text(last.bind(self.py))
+            && let Some((value, [b'"', ..])) =
+                self.bytes[self.at + 1..].split_at_checked(text.len())
+            && value == text
+        {
+            let value = last.bind(self.py).clone().into_any();
+            self.at += text.len() + 2;
+            return Ok(value);
+        }
+        self.new_value(spot)
+    }
+
+    #[cold]
+    fn new_value(&mut self, spot: Spot) -> Read<'py> {
+        const LONGEST: usize = 128;
+        let start = self.at + 1;
+        let value = self.string()?;
+        // Not with escapes, which are longer than what they stand for.
+        if let Ok(string) = value.cast::<PyString>()
+            && let capi::Text::Ascii(text) = capi::text(string)
+            && text.len() == self.at - 1 - start
+            && text.len() <= LONGEST
+        {
+            let known = &mut self.tools.memos[spot.kind as usize].known[spot.at];
+            known.last = Some(string.clone().unbind());
+        }
+        Ok(value)
+    }
+
+    /// A key that is not among those known of this kind, and the colon behind it.
+    pub fn new_key(&mut self, kind: Option<EventKind>) -> Result<Bound<'py, PyString>, Stop> {
+        let key = self.key()?;
+        self.colon()?;
+        if let Some(kind) = kind {
+            self.tools.memos[kind as usize].learn(kind, &key);
+        }
+        Ok(key)
+    }
+
+    /// The value of an event's `type`.
+    fn type_value(&mut self) -> Read<'py> {
+        let start = self.at;
+        if self.peek() == Some(b'"')
+            && let Ok(Some(name)) = self.plain()
+            && let Some(kind) = EventKind::from_name(name.text)
+        {
+            self.event_type = TypeField::Known(kind);
+            return Ok(registry().kind_name(self.py, kind).clone().into_any());
+        }
+        self.at = start;
+        let value = self.value()?;
+        self.event_type = match registry().kind(&value) {
+            Some(kind) => TypeField::Known(kind),
+            None if value.is_instance_of::<PyString>() => TypeField::Unknown,
+            None => TypeField::NotAString,
+        };
+        Ok(value)
+    }
+
+    /// A key, as an object that is shared between documents.
+    #[inline]
+    pub fn key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
+        if let Some(plain) = self.plain_key()? {
+            return self.shared_key(plain);
+        }
+        self.odd_key()
+    }
+
+    /// The str of a key that has been passed.
+    #[inline]
+    pub fn shared_key(&mut self, key: Plain<'a>) -> Result<Bound<'py, PyString>, Stop> {
+        if key.ascii {
+            let key = self.tools.keys.get(self.py, key.text);
+            return key.map_err(|error| self.python(error));
+        }
+        let key = self.wide(key.start, key.start + key.text.len())?;
+        key.cast_into().map_err(|_| Stop)
+    }
+
+    #[cold]
+    fn odd_key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
+        let key = self.string()?;
+        // The registry's own object, should an escape spell one of the protocol's keys.
+        let key = key.cast_into::<PyString>().map_err(|_| Stop)?;
+        match capi::text(&key) {
+            capi::Text::Ascii(text) => {
+                self.tools.keys.get(self.py, text).map_err(|e| self.python(e))
+            }
+            _ => Ok(key),
+        }
+    }
+
+    /// The key at hand; see [`Reader::plain`].
+    #[inline]
+    pub fn plain_key(&mut self) -> Result<Option<Plain<'a>>, Stop> {
+        if self.peek() != Some(b'"') {
+            return Err(self.no_key());
+        }
+        self.plain()
+    }
+
+    #[cold]
+    fn no_key(&mut self) -> Stop {
+        let reason = match self.peek() {
+            None => "the document ends inside an object".into(),
+            Some(byte) => format!("{} where a key should be", shown(byte)),
+        };
+        self.syntax(reason, self.at)
+    }
+
+    /// The string at hand, if it has no escapes. Otherwise nothing is passed.
+    #[inline]
+    pub fn plain(&mut self) -> Result<Option<Plain<'a>>, Stop> {
+        let start = self.at + 1;
+        let Scan { end, ascii } = string::scan(self.bytes, start);
+        if self.bytes.get(end) == Some(&b'"') {
+            self.at = end + 1;
+            return Ok(Some(Plain { text: &self.bytes[start..end], start, ascii }));
+        }
+        Ok(None)
+    }
+
+    /// The string at hand.
+    #[inline]
+    pub fn string(&mut self) -> Read<'py> {
+        let start = self.at + 1;
+        let first = string::scan(self.bytes, start);
+        if self.bytes.get(first.end) == Some(&b'"') {
+            self.at = first.end + 1;
+            let text = &self.bytes[start..first.end];
+            return if first.ascii {
+                capi::ascii_str(self.py, text).map_err(|error| self.python(error))
+            } else {
+                self.wide(start, first.end)
+            };
+        }
+        self.escaped(start, first)
+    }
+
+    /// A string that is not ASCII, between these two places.
+    fn wide(&mut self, start: usize, end: usize) -> Read<'py> {
+        match PyString::from_bytes(self.py, &self.bytes[start..end]) {
+            Ok(string) => Ok(string.into_any()),
+            Err(error) => Err(self.not_utf8(start, end, error)),
+        }
+    }
+
+    #[cold]
+    fn not_utf8(&mut self, start: usize, end: usize, error: PyErr) -> Stop {
+        match std::str::from_utf8(&self.bytes[start..end]) {
+            Ok(_) => self.python(error),
+            Err(bad) => self.syntax("bytes that are no UTF-8", start + bad.valid_up_to()),
+        }
+    }
+
+    #[inline(never)]
+    fn escaped(&mut self, start: usize, first: Scan) -> Read<'py> {
+        let scratch = &mut self.tools.scratch;
+        let whole = match string::unescape(self.bytes, start, first, scratch) {
+            Ok(whole) => whole,
+            Err(bad) => return Err(self.syntax(bad.reason, bad.at)),
+        };
+        let string = if whole.ascii {
+            capi::ascii_str(self.py, scratch)
+        } else {
+            PyString::from_bytes(self.py, scratch).map(Bound::into_any)
+        };
+        let string = string.map_err(|error| self.not_utf8(start, whole.end, error))?;
+        self.at = whole.end + 1;
+        Ok(string)
+    }
+
+    /// The number at hand: an int unless it has a fraction or an exponent.
+    fn number(&mut self) -> Read<'py> {
+        let start = self.at;
+        let negative = self.peek() == Some(b'-');
+        self.at += usize::from(negative);
+        let first = self.at;
+        let mut value: u64 = 0;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            // Wrong after 19 digits, and then not used.
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+            self.at += 1;
+        }
+        let digits = self.at - first;
+        if digits == 0 {
+            return Err(self.syntax("a digit should follow the minus sign", self.at));
+        }
+        if digits > 1 && self.bytes[first] == b'0' {
+            return Err(self.syntax("a number with a leading zero", first));
+        }
+        if let Some(b'.' | b'e' | b'E') = self.peek() {
+            return self.float(start);
+        }
+        if digits < 19 {
+            let value = value.cast_signed();
+            let value = if negative { -value } else { value };
+            return match value.into_pyobject(self.py) {
+                Ok(int) => Ok(int.into_any()),
+                Err(never) => match never {},
+            };
+        }
+        let text = self.number_text(start);
+        let int = self.py.get_type::<PyInt>().call1((text,));
+        int.map_err(|_| {
+            let reason = format!("an integer of {digits} digits, which is more than Python reads");
+            self.syntax(reason, start)
+        })
+    }
+
+    fn float(&mut self, start: usize) -> Read<'py> {
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        // Correctly rounded; what is too large is infinite, as it is for pydantic and json.
+        match self.number_text(start).parse::<f64>() {
+            Ok(value) => Ok(PyFloat::new(self.py, value).into_any()),
+            Err(_) => Err(self.syntax("no number", start)),
+        }
+    }
+
+    fn digits(&mut self) -> Result<(), Stop> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start {
+            return Err(self.syntax("a number needs a digit here", start));
+        }
+        Ok(())
+    }
+
+    /// What was passed since `start`, which is ASCII.
+    fn number_text(&self, start: usize) -> &'a str {
+        std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default()
+    }
+}
+
+fn container(close: u8) -> &'static str {
+    if close == b'}' { "an object" } else { "an array" }
+}
+
+/// A byte for a message.
+fn shown(byte: u8) -> String {
+    if byte.is_ascii_graphic() {
+        format!("'{}'", char::from(byte))
+    } else {
+        format!("byte {byte:#04x}")
+    }
+}
