@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # The protocol's conformance documents and recorded streams, kept beside the repository.
 SHARED = ROOT.parent / "shared"
 MISSING = f"the shared corpus is not at {SHARED}"
+
+# A run in the background of a script ignores SIGINT, and all that it starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a machine that other work shares.
 settings.register_profile("default", deadline=None)
