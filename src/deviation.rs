@@ -90,6 +90,11 @@ impl Reporter {
         Ok(())
     }
 
+    /// Another that reports to the same.
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self::new(self.on_deviation.as_ref().map(|call| call.clone_ref(py)))
+    }
+
     /// For the garbage collector: the callable may well refer to the stage that holds it.
     pub fn traverse(&self, visit: &pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         visit.call(&self.on_deviation)

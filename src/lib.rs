@@ -32,6 +32,7 @@ mod _native {
     use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
     use super::state::{apply_patch, create_patch};
+    use super::state::{Change, EventReducer, apply_patch, create_patch};
     #[pymodule_export]
     use super::stream::{
         ChunkExpander, EventEnforcer, EventVerifier, LegacyDowngrader, LegacyUpgrader, Pipeline,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Literal, TypeVar, final, overload
 
-from ag_ui.core import RunAgentInput
+from ag_ui.core import Message, RunAgentInput
 from ag_ui.core.events import BaseEvent
 from typing_extensions import Buffer, Self
 
@@ -94,6 +94,54 @@ class Deviation:
 
 class EncodeError(AGUIError):
     path: str
+
+@final
+class Change:
+    message_ids: Final[tuple[str, ...]]
+    state: Final[bool]
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class EventReducer:
+    def __new__(
+        cls,
+        messages: Iterable[Message | dict[str, Any]] | None = None,
+        state: Any = None,
+        *,
+        as_dict: bool = False,
+        on_deviation: Callable[[Deviation], object] | None = None,
+    ) -> Self: ...
+    @property
+    def messages(self) -> list[Any]: ...
+    @property
+    def pending_interrupts(self) -> list[Any]: ...
+    @property
+    def pending_tool_calls(self) -> list[str]: ...
+    @property
+    def run_id(self) -> str | None: ...
+    @property
+    def state(self) -> Any: ...
+    @property
+    def thread_id(self) -> str | None: ...
+    def add_message(self, message: Message | dict[str, Any], /) -> None: ...
+    def apply(self, event: BaseEvent | dict[str, Any], /) -> Change: ...
+    def apply_all(self, events: Iterable[BaseEvent | dict[str, Any]], /) -> Self: ...
+    def fork(self) -> EventReducer: ...
+    def message(self, message_id: str, /) -> Any: ...
+    def next_input(
+        self,
+        run_id: str,
+        *,
+        thread_id: str | None = None,
+        parent_run_id: str | None = None,
+        resume: Iterable[Any] | None = None,
+        tools: Iterable[Any] | None = None,
+        context: Iterable[Any] | None = None,
+        forwarded_props: Any = None,
+        history: bool = True,
+        protocol_version: str | None = "1.0",
+    ) -> Any: ...
 
 class PatchError(AGUIError):
     operation_index: int | None

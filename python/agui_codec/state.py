@@ -4,9 +4,9 @@ from typing import Any
 
 from ag_ui.core import StateDeltaEvent
 
-from agui_codec._native import apply_patch, create_patch, make_event
+from agui_codec._native import Change, EventReducer, apply_patch, create_patch, make_event
 
-__all__ = ["apply_patch", "create_patch", "state_delta_event"]
+__all__ = ["Change", "EventReducer", "apply_patch", "create_patch", "state_delta_event"]
 
 
 def state_delta_event(before: Any, after: Any) -> StateDeltaEvent | None:

@@ -13,6 +13,7 @@ use pyo3::types::{PyBool, PyDict, PyList, PySet, PyString, PyType};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::EventKind;
 use super::registry::Classes;
 use crate::capi;
 
@@ -26,6 +27,8 @@ pub struct Plan {
     alias_keys: Box<[usize]>,
     /// The field whose one value tells the class apart in a union: `type`, `role` or `op`.
     pub tag: Option<usize>,
+    /// Which event the class is, if it is one.
+    pub kind: Option<EventKind>,
     /// Where `rawEvent` stands, if the class has it.
     pub raw_event: Option<usize>,
     /// One bit for each field that must be there on the wire. Instances have a default for a field
@@ -436,6 +439,12 @@ impl<'a, 'py> Learner<'a, 'py> {
         let tag = fields.iter().position(|field| {
             matches!(&*field.name_text, "type" | "role" | "op") && field.constant.is_some()
         });
+        let kind = tag.and_then(|at| match &fields[at].shape {
+            Shape::Literal(choices) if &*fields[at].name_text == "type" => {
+                EventKind::from_name(choices[0].0.as_bytes())
+            }
+            _ => None,
+        });
         let raw_event = fields.iter().position(|field| &*field.name_text == "raw_event");
         let required = fields
             .iter()
@@ -459,6 +468,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             alias_keys: fields.iter().map(|field| field.alias.as_ptr() as usize).collect(),
             fields,
             tag,
+            kind,
             raw_event,
             required,
             defaults: defaults.unbind(),

@@ -58,8 +58,7 @@ impl<'py> View<'py> {
     pub fn of_event(event: &Bound<'py, PyAny>) -> Option<(Self, Option<EventKind>)> {
         let registry = registry();
         if let Some(plan) = registry.plan(capi::type_key(event)) {
-            let kind = EventKind::from_name(plan.tag_text()?.as_bytes());
-            return Some((Self::of_model(event, plan).ok()?, kind));
+            return Some((Self::of_model(event, plan).ok()?, plan.kind));
         }
         let dict = event.cast::<PyDict>().ok()?;
         let kind = registry.kind(&capi::dict_get(dict, registry.type_key.bind(event.py()))?);
@@ -70,6 +69,31 @@ impl<'py> View<'py> {
     #[inline]
     pub fn dict(&self) -> &Bound<'py, PyDict> {
         &self.fields
+    }
+
+    /// The value of a described field that is optional or never None, by both its names. Sooner
+    /// than [`View::get`], since the caller has them interned.
+    #[inline]
+    pub fn named(
+        &self,
+        alias: &Bound<'py, PyString>,
+        name: &Bound<'py, PyString>,
+    ) -> Option<Bound<'py, PyAny>> {
+        let value = match self.spelling {
+            Spelling::Model => capi::dict_get(&self.fields, name),
+            Spelling::Wire => {
+                capi::dict_get(&self.fields, alias).or_else(|| capi::dict_get(&self.fields, name))
+            }
+        };
+        value.filter(|value| !value.is_none())
+    }
+
+    /// The value under a key that the plan does not describe.
+    pub fn undescribed(&self, key: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+        match self.spelling {
+            Spelling::Model => capi::dict_get(self.extra.as_ref()?, key),
+            Spelling::Wire => capi::dict_get(&self.fields, key),
+        }
     }
 
     /// Calls `visit` with every entry, in the object's own order.

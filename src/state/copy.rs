@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 
 use super::document::{Kind, is_scalar};
 use crate::capi::{self, DictIter};
@@ -114,10 +114,4 @@ fn model_copy<'py>(
 fn python_deepcopy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static DEEPCOPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     DEEPCOPY.import(value.py(), "copy", "deepcopy")?.call1((value,))
-}
-
-/// A list of copies.
-pub fn list_copy<'py>(list: &Bound<'py, PyList>) -> Result<Bound<'py, PyList>, Uncopied> {
-    let copy = deep_copy(list, crate::json::MAX_DEPTH)?;
-    Ok(copy.cast_into().map_err(PyErr::from)?)
 }

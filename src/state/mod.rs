@@ -1,17 +1,27 @@
 //! What a stream adds up to: state, conversation, and the stream itself made short.
 
+mod conversation;
 mod copy;
 mod diff;
 mod document;
 mod equal;
+mod incoming;
+mod input;
+mod message;
 mod operation;
 mod patch;
+mod pending;
 mod pointer;
+mod reduce;
+mod reducer;
 mod sequence;
 mod undo;
+mod wire;
 
 pub use diff::create_patch;
 pub use patch::apply_patch;
+pub use reduce::Change;
+pub use reducer::EventReducer;
 
 /// What is said of a value with more levels than JSON is written or read with.
 #[cold]

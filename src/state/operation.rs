@@ -13,8 +13,6 @@ use crate::event::registry;
 /// A patch that is malformed, or well-formed and does not apply.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Not a JSON Patch at all, whatever the document.
-    pub malformed: bool,
     /// Which operation, if it is one.
     pub index: Option<usize>,
     pub path: String,
@@ -28,7 +26,6 @@ impl Refusal {
     #[cold]
     pub fn whole(reason: impl Into<String>) -> Box<Self> {
         Box::new(Self {
-            malformed: true,
             index: None,
             path: String::new(),
             reason: reason.into(),
@@ -42,7 +39,6 @@ impl Refusal {
     pub fn at(index: usize, operation: &Operation<'_>, fault: Fault) -> Box<Self> {
         let path = if fault.in_from { operation.from.as_ref() } else { Some(&operation.path) };
         Box::new(Self {
-            malformed: false,
             index: Some(index),
             path: path.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
             reason: fault.reason,
@@ -64,7 +60,7 @@ impl Refusal {
 
     /// The PatchError that says so.
     #[cold]
-    pub fn into_error(self: Box<Self>, py: Python<'_>) -> PyErr {
+    pub fn into_error(self, py: Python<'_>) -> PyErr {
         let error = PatchError::new_err(self.message());
         let value = error.value(py);
         let set = value

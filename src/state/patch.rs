@@ -126,7 +126,8 @@ impl<'py> Place<'py> {
         match self {
             Self::Member(object, key) => object.get_item(key),
             Self::Element(array, Index::At(index)) => {
-                Ok(crate::capi::list_item(array, *index).map(|item| item.to_owned()))
+                let item = crate::capi::list_item(array, *index);
+                Ok(item.as_deref().cloned())
             }
             Self::Element(..) => Ok(None),
         }
@@ -162,9 +163,8 @@ impl<'py> Draft<'py> {
 
     /// The place that a pointer which is not empty names, in a container that may be changed.
     fn writable(&mut self, tokens: Tokens<'_>) -> Done<Place<'py>> {
-        let mut container = match Container::of(&self.root) {
-            Some(container) => container,
-            None => return Err(leaf(&self.root, tokens, 0)),
+        let Some(mut container) = Container::of(&self.root) else {
+            return Err(leaf(&self.root, tokens, 0));
         };
         if let Some(own) = self.mode.own(&container)? {
             self.root = own.as_any().clone();

@@ -1,0 +1,141 @@
+//! An event as the reducer and the compactor read it.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use super::document::type_name;
+use crate::capi;
+use crate::errors::AGUIError;
+use crate::event::{EventKind, View};
+
+/// The field of an event, by its key on the wire and its attribute name.
+macro_rules! field {
+    ($incoming:expr, $alias:literal, $name:literal) => {{
+        let py = $incoming.event.py();
+        $incoming.view.named(pyo3::intern!(py, $alias), pyo3::intern!(py, $name))
+    }};
+}
+pub(super) use field;
+
+/// A str field of an event, which must be there.
+macro_rules! text {
+    ($incoming:expr, $alias:literal, $name:literal) => {
+        $incoming.required($alias, $crate::state::incoming::field!($incoming, $alias, $name))
+    };
+}
+pub(super) use text;
+
+/// A str field of an event, which may be absent.
+macro_rules! optional_text {
+    ($incoming:expr, $alias:literal, $name:literal) => {
+        match $crate::state::incoming::field!($incoming, $alias, $name) {
+            None => Ok(None),
+            value => $incoming.required($alias, value).map(Some),
+        }
+    };
+}
+pub(super) use optional_text;
+
+/// The member of an object inside an event, likewise; the object is a model or a dict.
+macro_rules! member {
+    ($object:expr, $alias:literal, $name:literal) => {{
+        let py = $object.py();
+        $crate::state::incoming::member_of(
+            $object,
+            pyo3::intern!(py, $alias),
+            pyo3::intern!(py, $name),
+        )
+    }};
+}
+pub(super) use member;
+
+pub struct Incoming<'py> {
+    /// The event as it came.
+    pub event: Bound<'py, PyAny>,
+    pub view: View<'py>,
+    /// None for a type that the protocol does not have.
+    pub kind: Option<EventKind>,
+}
+
+impl<'py> Incoming<'py> {
+    pub fn read(event: &Bound<'py, PyAny>) -> PyResult<Self> {
+        match View::of_event(event) {
+            Some((view, kind)) => Ok(Self { event: event.clone(), view, kind }),
+            None => Self::read_otherwise(event),
+        }
+    }
+
+    /// An event of a class that is not the SDK's own: as pydantic dumps it.
+    #[cold]
+    fn read_otherwise(event: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let dumped = dump(event)?;
+        match dumped.as_ref().map(Bound::as_any).and_then(View::of_event) {
+            Some((view, kind)) => Ok(Self { event: event.clone(), view, kind }),
+            None => Err(AGUIError::new_err(format!(
+                "an event is a model of ag_ui.core or a dict with a \"type\", not {}",
+                type_name(event)
+            ))),
+        }
+    }
+
+    /// The `type`, for messages.
+    pub fn name(&self) -> String {
+        if let Some(kind) = self.kind {
+            return kind.name().to_owned();
+        }
+        field!(self, "type", "type").map_or_else(String::new, |name| name.to_string())
+    }
+
+    #[cold]
+    pub fn refusal(&self, path: &str, reason: &str) -> PyErr {
+        AGUIError::new_err(format!("{}: {path}: {reason}", self.name()))
+    }
+
+    pub fn required(
+        &self,
+        path: &str,
+        value: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyString>> {
+        match value.map(Bound::cast_into) {
+            Some(Ok(text)) => Ok(text),
+            Some(Err(other)) => {
+                let other = type_name(&other.into_inner());
+                Err(self.refusal(path, &format!("a str is needed, not {other}")))
+            }
+            None => Err(self.refusal(path, "a str is needed, and there is none")),
+        }
+    }
+
+    /// The metadata, if there are any.
+    pub fn metadata(&self) -> PyResult<Option<Bound<'py, PyDict>>> {
+        match field!(self, "metadata", "metadata").map(Bound::cast_into) {
+            None => Ok(None),
+            Some(Ok(metadata)) => Ok(Some(metadata)),
+            Some(Err(_)) => Err(self.refusal("metadata", "an object is needed")),
+        }
+    }
+}
+
+/// What pydantic makes of a model, in the wire's spelling. None if it is no model.
+#[cold]
+pub fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let py = model.py();
+    let Ok(dump) = model.getattr(intern!(py, "model_dump")) else { return Ok(None) };
+    let options = PyDict::new(py);
+    options.set_item(intern!(py, "by_alias"), true)?;
+    Ok(dump.call((), Some(&options))?.cast_into().ok())
+}
+
+/// The member of an object, a model or a dict, by both its names. None is absence.
+pub fn member_of<'py>(
+    object: &Bound<'py, PyAny>,
+    alias: &Bound<'py, PyString>,
+    name: &Bound<'py, PyString>,
+) -> Option<Bound<'py, PyAny>> {
+    let value = match object.cast::<PyDict>() {
+        Ok(dict) => capi::dict_get(dict, alias).or_else(|| capi::dict_get(dict, name)),
+        Err(_) => capi::dict_get(&capi::instance_dict(object)?, name),
+    };
+    value.filter(|value| !value.is_none())
+}
