@@ -61,8 +61,20 @@ pub struct Incoming<'py> {
 impl<'py> Incoming<'py> {
     pub fn read(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         match View::of_event(event) {
-            Some((view, kind)) => Ok(Self { event: event.clone(), view, kind }),
+            Some((view, kind)) => Self { event: event.clone(), view, kind }.checked(),
             None => Self::read_otherwise(event),
+        }
+    }
+
+    /// An event of an unknown type still has one.
+    #[inline]
+    fn checked(self) -> PyResult<Self> {
+        if self.kind.is_some() {
+            return Ok(self);
+        }
+        match field!(self, "type", "type") {
+            Some(name) if name.is_instance_of::<PyString>() => Ok(self),
+            _ => Err(not_an_event(&self.event)),
         }
     }
 
@@ -71,11 +83,8 @@ impl<'py> Incoming<'py> {
     fn read_otherwise(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         let dumped = dump(event)?;
         match dumped.as_ref().map(Bound::as_any).and_then(View::of_event) {
-            Some((view, kind)) => Ok(Self { event: event.clone(), view, kind }),
-            None => Err(AGUIError::new_err(format!(
-                "an event is a model of ag_ui.core or a dict with a \"type\", not {}",
-                type_name(event)
-            ))),
+            Some((view, kind)) => Self { event: event.clone(), view, kind }.checked(),
+            None => Err(not_an_event(event)),
         }
     }
 
@@ -115,6 +124,14 @@ impl<'py> Incoming<'py> {
             Some(Err(_)) => Err(self.refusal("metadata", "an object is needed")),
         }
     }
+}
+
+#[cold]
+fn not_an_event(value: &Bound<'_, PyAny>) -> PyErr {
+    AGUIError::new_err(format!(
+        "an event is a model of ag_ui.core or a dict with a \"type\", not {}",
+        type_name(value)
+    ))
 }
 
 /// What pydantic makes of a model, in the wire's spelling. None if it is no model.

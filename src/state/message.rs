@@ -204,6 +204,17 @@ impl Open {
         Ok(())
     }
 
+    /// Gives it content of any form.
+    pub fn set_content(&mut self, content: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = content.py();
+        self.fields.bind(py).set_item(intern!(py, "content"), content)?;
+        self.content = match content.cast::<PyString>() {
+            Ok(text) => Content::Text(Parts::of(text)),
+            Err(_) => Content::AsIs,
+        };
+        Ok(())
+    }
+
     pub fn fields<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyDict> {
         self.fields.bind(py)
     }

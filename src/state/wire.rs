@@ -84,7 +84,7 @@ fn written<'py>(
         Shape::Model(cell) => object_of(value, cell.plan.get()),
         Shape::Tagged { discriminator, choices } => {
             let plan = value.cast::<PyDict>().ok().and_then(|dict| {
-                let tag = dict.get_item(&**discriminator).ok()??;
+                let tag = dict.get_item(discriminator).ok()??;
                 Registry::choice(choices, &tag)?.plan.get()
             });
             object_of(value, plan)
@@ -194,7 +194,7 @@ pub fn model<'py>(
         Some(Shape::Model(cell)) => cell.plan_for(cell.key),
         Some(Shape::Nullable(inner)) => return model(dict, Some(inner), official),
         Some(Shape::Tagged { discriminator, choices }) => dict
-            .get_item(&**discriminator)?
+            .get_item(discriminator)?
             .and_then(|tag| Registry::choice(choices, &tag))
             .and_then(|cell| cell.plan_for(cell.key)),
         _ => None,
