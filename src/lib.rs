@@ -31,7 +31,6 @@ mod _native {
     #[pymodule_export]
     use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
-    use super::state::{apply_patch, create_patch};
     use super::state::{Change, EventReducer, apply_patch, create_patch};
     #[pymodule_export]
     use super::stream::{

@@ -71,23 +71,6 @@ impl<'py> View<'py> {
         &self.fields
     }
 
-    /// The value of a described field that is optional or never None, by both its names. Sooner
-    /// than [`View::get`], since the caller has them interned.
-    #[inline]
-    pub fn named(
-        &self,
-        alias: &Bound<'py, PyString>,
-        name: &Bound<'py, PyString>,
-    ) -> Option<Bound<'py, PyAny>> {
-        let value = match self.spelling {
-            Spelling::Model => capi::dict_get(&self.fields, name),
-            Spelling::Wire => {
-                capi::dict_get(&self.fields, alias).or_else(|| capi::dict_get(&self.fields, name))
-            }
-        };
-        value.filter(|value| !value.is_none())
-    }
-
     /// The value under a key that the plan does not describe.
     pub fn undescribed(&self, key: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
         match self.spelling {

@@ -5,33 +5,37 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::document::type_name;
-use crate::capi;
 use crate::errors::AGUIError;
-use crate::event::{EventKind, View};
+use crate::event::{EventKind, Key, View};
 
-/// The field of an event, by its key on the wire and its attribute name.
+/// The field of an event, by its name in `event::keys`. None is absence, in either spelling.
 macro_rules! field {
-    ($incoming:expr, $alias:literal, $name:literal) => {{
-        let py = $incoming.event.py();
-        $incoming.view.named(pyo3::intern!(py, $alias), pyo3::intern!(py, $name))
+    ($incoming:expr, $key:ident) => {{
+        let keys = $crate::event::keys($incoming.event.py());
+        $incoming.view.read(&keys.$key).filter(|value| !value.is_none())
     }};
 }
 pub(super) use field;
 
 /// A str field of an event, which must be there.
 macro_rules! text {
-    ($incoming:expr, $alias:literal, $name:literal) => {
-        $incoming.required($alias, $crate::state::incoming::field!($incoming, $alias, $name))
+    ($incoming:expr, $key:ident) => {
+        $incoming.required(
+            &$crate::event::keys($incoming.event.py()).$key,
+            $crate::state::incoming::field!($incoming, $key),
+        )
     };
 }
 pub(super) use text;
 
 /// A str field of an event, which may be absent.
 macro_rules! optional_text {
-    ($incoming:expr, $alias:literal, $name:literal) => {
-        match $crate::state::incoming::field!($incoming, $alias, $name) {
+    ($incoming:expr, $key:ident) => {
+        match $crate::state::incoming::field!($incoming, $key) {
             None => Ok(None),
-            value => $incoming.required($alias, value).map(Some),
+            value => {
+                $incoming.required(&$crate::event::keys($incoming.event.py()).$key, value).map(Some)
+            }
         }
     };
 }
@@ -39,13 +43,10 @@ pub(super) use optional_text;
 
 /// The member of an object inside an event, likewise; the object is a model or a dict.
 macro_rules! member {
-    ($object:expr, $alias:literal, $name:literal) => {{
-        let py = $object.py();
-        $crate::state::incoming::member_of(
-            $object,
-            pyo3::intern!(py, $alias),
-            pyo3::intern!(py, $name),
-        )
+    ($object:expr, $key:ident) => {{
+        let object: &pyo3::Bound<'_, pyo3::PyAny> = $object;
+        let keys = $crate::event::keys(object.py());
+        keys.$key.of(object).filter(|value| !value.is_none())
     }};
 }
 pub(super) use member;
@@ -72,7 +73,7 @@ impl<'py> Incoming<'py> {
         if self.kind.is_some() {
             return Ok(self);
         }
-        match field!(self, "type", "type") {
+        match field!(self, r#type) {
             Some(name) if name.is_instance_of::<PyString>() => Ok(self),
             _ => Err(not_an_event(&self.event)),
         }
@@ -93,7 +94,7 @@ impl<'py> Incoming<'py> {
         if let Some(kind) = self.kind {
             return kind.name().to_owned();
         }
-        field!(self, "type", "type").map_or_else(String::new, |name| name.to_string())
+        field!(self, r#type).map_or_else(String::new, |name| name.to_string())
     }
 
     #[cold]
@@ -103,22 +104,28 @@ impl<'py> Incoming<'py> {
 
     pub fn required(
         &self,
-        path: &str,
+        key: &Key,
         value: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyString>> {
         match value.map(Bound::cast_into) {
             Some(Ok(text)) => Ok(text),
             Some(Err(other)) => {
                 let other = type_name(&other.into_inner());
-                Err(self.refusal(path, &format!("a str is needed, not {other}")))
+                Err(self.refusal(
+                    &key.alias(self.event.py()).to_string(),
+                    &format!("a str is needed, not {other}"),
+                ))
             }
-            None => Err(self.refusal(path, "a str is needed, and there is none")),
+            None => Err(self.refusal(
+                &key.alias(self.event.py()).to_string(),
+                "a str is needed, and there is none",
+            )),
         }
     }
 
     /// The metadata, if there are any.
     pub fn metadata(&self) -> PyResult<Option<Bound<'py, PyDict>>> {
-        match field!(self, "metadata", "metadata").map(Bound::cast_into) {
+        match field!(self, metadata).map(Bound::cast_into) {
             None => Ok(None),
             Some(Ok(metadata)) => Ok(Some(metadata)),
             Some(Err(_)) => Err(self.refusal("metadata", "an object is needed")),
@@ -142,17 +149,4 @@ pub fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict
     let options = PyDict::new(py);
     options.set_item(intern!(py, "by_alias"), true)?;
     Ok(dump.call((), Some(&options))?.cast_into().ok())
-}
-
-/// The member of an object, a model or a dict, by both its names. None is absence.
-pub fn member_of<'py>(
-    object: &Bound<'py, PyAny>,
-    alias: &Bound<'py, PyString>,
-    name: &Bound<'py, PyString>,
-) -> Option<Bound<'py, PyAny>> {
-    let value = match object.cast::<PyDict>() {
-        Ok(dict) => capi::dict_get(dict, alias).or_else(|| capi::dict_get(dict, name)),
-        Err(_) => capi::dict_get(&capi::instance_dict(object)?, name),
-    };
-    value.filter(|value| !value.is_none())
 }

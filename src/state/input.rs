@@ -126,7 +126,7 @@ fn check_coverage(
     };
     let answers = PyDict::new(py);
     for entry in resume {
-        let id = text(&entry, member!(&entry, "interruptId", "interrupt_id"))?;
+        let id = text(&entry, member!(&entry, interrupt_id))?;
         if answers.contains(&id)? {
             return Err(AGUIError::new_err(format!("resume answers {:?} twice", id.bind(py))));
         }
@@ -135,15 +135,15 @@ fn check_coverage(
     let mut answered = Vec::new();
     let mut unanswered = Vec::new();
     for interrupt in pending {
-        let id = text(&interrupt, member!(&interrupt, "id", "id"))?;
+        let id = text(&interrupt, member!(&interrupt, id))?;
         let Some(entry) = answers.get_item(&id)? else {
             unanswered.push(format!("{:?}", id.bind(py)));
             continue;
         };
         answers.del_item(&id)?;
-        let cancels = member!(&entry, "status", "status")
-            .is_some_and(|status| status.eq("cancelled").unwrap_or(false));
-        if let Some(expires) = member!(&interrupt, "expiresAt", "expires_at")
+        let cancels =
+            member!(&entry, status).is_some_and(|status| status.eq("cancelled").unwrap_or(false));
+        if let Some(expires) = member!(&interrupt, expires_at)
             && !cancels
             && has_expired(&expires)?
         {

@@ -320,8 +320,8 @@ impl Message {
             Some(shape) => wire::object(message, shape)?.into_any(),
             None => wire::own(message)?,
         };
-        let id = text(super::incoming::member!(&whole, "id", "id"), "an \"id\"")?;
-        let role = text(super::incoming::member!(&whole, "role", "role"), "a \"role\"")?;
+        let id = text(super::incoming::member!(&whole, id), "an \"id\"")?;
+        let role = text(super::incoming::member!(&whole, role), "a \"role\"")?;
         Ok(Self {
             id,
             role: Role::of(role.bind(py)),
@@ -333,11 +333,10 @@ impl Message {
 
     /// The ids of the tool calls.
     pub fn call_ids<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
-        let id =
-            |call: &Bound<'py, PyAny>| super::incoming::member!(call, "id", "id")?.cast_into().ok();
+        let id = |call: &Bound<'py, PyAny>| super::incoming::member!(call, id)?.cast_into().ok();
         match &self.body {
             Body::Whole(whole) => {
-                let calls = super::incoming::member!(whole.bind(py), "toolCalls", "tool_calls");
+                let calls = super::incoming::member!(whole.bind(py), tool_calls);
                 match calls.map(Bound::cast_into::<PyList>) {
                     Some(Ok(calls)) => calls.iter().filter_map(|call| id(&call)).collect(),
                     _ => Vec::new(),

@@ -57,10 +57,10 @@ impl Interrupts {
             self.answers = plan.answers;
             brings = plan.brings;
         }
-        let resume = input.and_then(|input| member!(input, "resume", "resume"));
+        let resume = input.and_then(|input| member!(input, resume));
         if let Some(resume) = resume.and_then(|resume| resume.cast_into::<PyList>().ok()) {
             for entry in resume {
-                let id = member!(&entry, "interruptId", "interrupt_id");
+                let id = member!(&entry, interrupt_id);
                 if let Some(Ok(id)) = id.map(Bound::cast_into::<PyString>) {
                     self.answers.push(id.unbind());
                 }
@@ -76,7 +76,7 @@ impl Interrupts {
         }
         let left = PyList::empty(py);
         for interrupt in self.pending.bind(py) {
-            let id = member!(&interrupt, "id", "id");
+            let id = member!(&interrupt, id);
             let is_answered = id.is_some_and(|id| {
                 self.answers.iter().any(|answer| answer.bind(py).as_any().eq(&id).unwrap_or(false))
             });

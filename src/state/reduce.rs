@@ -107,7 +107,7 @@ impl Reduction {
             }
             EventKind::ToolCallArgs => self.call_args(incoming),
             EventKind::TextMessageStart => {
-                let role = optional_text!(incoming, "role", "role")?;
+                let role = optional_text!(incoming, role)?;
                 let assistant = intern!(incoming.event.py(), "assistant");
                 self.message_start(incoming, role.as_ref().unwrap_or(assistant))
             }
@@ -177,7 +177,7 @@ impl Reduction {
         role: &Bound<'py, PyString>,
     ) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "messageId", "message_id")?;
+        let id = text!(incoming, message_id)?;
         let metadata = incoming.metadata()?;
         let slot = match self.conversation.find(&id) {
             Some(slot) if self.conversation.get(slot).role == Role::Activity => {
@@ -195,7 +195,7 @@ impl Reduction {
                 let mut message = Message::new(&id, role)?;
                 let fields = message.open(py)?;
                 fields.push(intern!(py, ""))?;
-                if let Some(name) = optional_text!(incoming, "name", "name")? {
+                if let Some(name) = optional_text!(incoming, name)? {
                     fields.fields(py).set_item(intern!(py, "name"), name)?;
                 }
                 attribute(incoming, fields.fields(py))?;
@@ -211,8 +211,8 @@ impl Reduction {
     #[inline]
     fn message_content<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "messageId", "message_id")?;
-        let delta = text!(incoming, "delta", "delta")?;
+        let id = text!(incoming, message_id)?;
+        let delta = text!(incoming, delta)?;
         let metadata = incoming.metadata()?;
         let Some(slot) = self.text_target(incoming, &id) else { return Ok(Touched::Nothing) };
         let open = self.conversation.open(py, slot)?;
@@ -225,7 +225,7 @@ impl Reduction {
 
     fn message_end<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "messageId", "message_id")?;
+        let id = text!(incoming, message_id)?;
         let metadata = incoming.metadata()?;
         let (Some(slot), Some(metadata)) = (self.text_target(incoming, &id), metadata) else {
             return Ok(Touched::Nothing);
@@ -250,7 +250,7 @@ impl Reduction {
 /// Gives a minted message the owner that the event names, or none.
 fn attribute(incoming: &Incoming<'_>, fields: &Bound<'_, PyDict>) -> PyResult<()> {
     let key = intern!(fields.py(), "subagentRunId");
-    match optional_text!(incoming, "subagentRunId", "subagent_run_id")? {
+    match optional_text!(incoming, subagent_run_id)? {
         Some(owner) => fields.set_item(key, owner),
         None if fields.contains(key)? => fields.del_item(key),
         None => Ok(()),

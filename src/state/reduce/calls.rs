@@ -20,7 +20,7 @@ impl Reduction {
     ) -> PyResult<u32> {
         let py = call_id.py();
         // An empty parent is none, as for the reference client.
-        let parent = optional_text!(incoming, "parentMessageId", "parent_message_id")?
+        let parent = optional_text!(incoming, parent_message_id)?
             .filter(|parent| !parent.is_empty().unwrap_or(false));
         let mut id = call_id.clone();
         if let Some(parent) = parent {
@@ -45,8 +45,8 @@ impl Reduction {
 
     pub(super) fn call_start<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "toolCallId", "tool_call_id")?;
-        let name = text!(incoming, "toolCallName", "tool_call_name")?;
+        let id = text!(incoming, tool_call_id)?;
+        let name = text!(incoming, tool_call_name)?;
         let metadata = incoming.metadata()?;
         self.tool_calls.started(&id)?;
         let at = if let Some(at) = self.conversation.find_call(&id) {
@@ -79,7 +79,7 @@ impl Reduction {
     }
 
     pub(super) fn call_args<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
-        let delta = text!(incoming, "delta", "delta")?;
+        let delta = text!(incoming, delta)?;
         self.write_to_call(incoming, Some(&delta))
     }
 
@@ -93,7 +93,7 @@ impl Reduction {
         delta: Option<&Bound<'py, PyString>>,
     ) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "toolCallId", "tool_call_id")?;
+        let id = text!(incoming, tool_call_id)?;
         let metadata = incoming.metadata()?;
         let Some(at) = self.conversation.find_call(&id) else {
             let detail = format!("there is no tool call {id:?}; the event was skipped");
@@ -116,9 +116,9 @@ impl Reduction {
 
     pub(super) fn call_result<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "messageId", "message_id")?;
-        let call_id = text!(incoming, "toolCallId", "tool_call_id")?;
-        let content = field!(incoming, "content", "content")
+        let id = text!(incoming, message_id)?;
+        let call_id = text!(incoming, tool_call_id)?;
+        let content = field!(incoming, content)
             .ok_or_else(|| incoming.refusal("content", "there is none"))?;
         let content = match wire::shape_of(EventKind::ToolCallResult, "content") {
             Some(shape) => wire::value(&content, shape)?,

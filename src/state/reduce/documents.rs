@@ -22,7 +22,7 @@ impl Reduction {
 
     pub(super) fn state_delta<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let delta = field!(incoming, "delta", "delta");
+        let delta = field!(incoming, delta);
         let delta = delta.ok_or_else(|| incoming.refusal("delta", "there is none"))?;
         let state = self.state.bind(py).clone();
         match self.patched(incoming, "delta", &state, &delta)? {
@@ -74,13 +74,13 @@ impl Reduction {
 
     pub(super) fn activity_snapshot<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "messageId", "message_id")?;
-        let activity_type = text!(incoming, "activityType", "activity_type")?;
+        let id = text!(incoming, message_id)?;
+        let activity_type = text!(incoming, activity_type)?;
         let metadata = incoming.metadata()?;
-        let content = field!(incoming, "content", "content");
+        let content = field!(incoming, content);
         let content = content.ok_or_else(|| incoming.refusal("content", "there is none"))?;
         let content = wire::own(&content)?;
-        let replace = match field!(incoming, "replace", "replace") {
+        let replace = match field!(incoming, replace) {
             Some(replace) => replace.is_truthy()?,
             None => true,
         };
@@ -125,10 +125,10 @@ impl Reduction {
 
     pub(super) fn activity_delta<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let id = text!(incoming, "messageId", "message_id")?;
-        let activity_type = text!(incoming, "activityType", "activity_type")?;
+        let id = text!(incoming, message_id)?;
+        let activity_type = text!(incoming, activity_type)?;
         let metadata = incoming.metadata()?;
-        let operations = field!(incoming, "patch", "patch");
+        let operations = field!(incoming, patch);
         let operations = operations.ok_or_else(|| incoming.refusal("patch", "there is none"))?;
         let slot = match self.conversation.find(&id) {
             Some(slot) if self.conversation.get(slot).role == Role::Activity => slot,

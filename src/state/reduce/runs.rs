@@ -10,23 +10,23 @@ use crate::state::message::{Message, Role};
 
 impl Reduction {
     pub(super) fn messages_snapshot<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
-        let messages = field!(incoming, "messages", "messages");
+        let messages = field!(incoming, messages);
         let messages = given(incoming, "messages", messages)?;
         Ok(Touched::Messages(self.conversation.merge(incoming.event.py(), messages)?))
     }
 
     pub(super) fn run_started<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let run_id = text!(incoming, "runId", "run_id")?;
-        self.thread_id = Some(text!(incoming, "threadId", "thread_id")?.unbind());
+        let run_id = text!(incoming, run_id)?;
+        self.thread_id = Some(text!(incoming, thread_id)?.unbind());
         self.tool_calls.reset(py);
-        let input = field!(incoming, "input", "input");
+        let input = field!(incoming, input);
         let planned = self.interrupts.run_started(&run_id, input.as_ref())?;
         self.run_id = Some(run_id.unbind());
         for slot in planned {
             self.conversation.get_mut(py, slot)?.known = true;
         }
-        let messages = input.and_then(|input| member!(&input, "messages", "messages"));
+        let messages = input.and_then(|input| member!(&input, messages));
         if messages.is_none() {
             return Ok(Touched::Nothing);
         }
@@ -41,17 +41,17 @@ impl Reduction {
     }
 
     pub(super) fn run_finished<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
-        let outcome = field!(incoming, "outcome", "outcome");
-        let kind = outcome.as_ref().and_then(|outcome| member!(outcome, "type", "type"));
+        let outcome = field!(incoming, outcome);
+        let kind = outcome.as_ref().and_then(|outcome| member!(outcome, r#type));
         let is = |name: &str| kind.as_ref().is_some_and(|kind| kind.eq(name).unwrap_or(false));
         if let Some(outcome) = outcome.as_ref().filter(|_| is("interrupt")) {
-            let interrupts = member!(outcome, "interrupts", "interrupts");
+            let interrupts = member!(outcome, interrupts);
             self.interrupts.raised(interrupts.as_ref())?;
         } else {
             self.interrupts.run_finished(incoming.event.py())?;
         }
         if let Some(outcome) = outcome.as_ref().filter(|_| is("success")) {
-            let named = member!(outcome, "pendingToolCallIds", "pending_tool_call_ids");
+            let named = member!(outcome, pending_tool_call_ids);
             self.tool_calls.named(named.as_ref())?;
         }
         Ok(Touched::Nothing)
@@ -59,14 +59,14 @@ impl Reduction {
 
     pub(super) fn encrypted_value<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let py = incoming.event.py();
-        let subtype = text!(incoming, "subtype", "subtype")?;
-        let id = text!(incoming, "entityId", "entity_id")?;
-        let value = text!(incoming, "encryptedValue", "encrypted_value")?;
+        let subtype = text!(incoming, subtype)?;
+        let id = text!(incoming, entity_id)?;
+        let value = text!(incoming, encrypted_value)?;
         // Of protocol 1.1, which the models of 1.0 carry as an extra field.
         let value_type = incoming
             .view
             .undescribed(intern!(py, "encryptedValueType"))
-            .or_else(|| field!(incoming, "encryptedValueType", "encrypted_value_type"));
+            .or_else(|| field!(incoming, encrypted_value_type));
         let store = |fields: &Bound<'_, PyDict>| -> PyResult<()> {
             fields.set_item(intern!(py, "encryptedValue"), &value)?;
             let key = intern!(py, "encryptedValueType");
