@@ -631,6 +631,19 @@ def test_a_generator_is_read_once() -> None:
     assert ENCODER.encode(custom([Point(numbers()), numbers()])) == expected
 
 
+@pytest.mark.parametrize("limit", [0, 640])
+def test_integers_whatever_python_agrees_to_print(limit: int) -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(limit)
+    try:
+        for number in (10**639, 10**640, -(10**640), 10**5000):
+            for value in (number, {number: 1}, [Int(number)]):
+                assert_same(custom(value))
+                assert_wire_same({"type": "CUSTOM", "name": "n", "value": value}, custom(value))
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
 JSON_VALUES = [
     "none",
     "true",

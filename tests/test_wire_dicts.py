@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ag_ui.core import (
     AssistantMessage,
+    CustomEvent,
     EventType,
     MessagesSnapshotEvent,
     TextMessageEndEvent,
@@ -18,7 +19,16 @@ from ag_ui.core import (
 from pydantic import BaseModel
 
 from agui_codec import EncodeError, EventEncoder, to_json
-from oracle import ADAPTER, ENCODER, assert_fast, assert_wire_same, encoded, official_text
+from oracle import (
+    ADAPTER,
+    ENCODER,
+    assert_fast,
+    assert_wire_same,
+    encoded,
+    official,
+    official_text,
+    outcome,
+)
 from strategies import (
     EVENT_CLASSES,
     Dict,
@@ -405,6 +415,23 @@ def test_str_subclasses_as_keys() -> None:
     ]
 
 
+def test_values_are_read_once() -> None:
+    """Also where a key makes the dict be read another way: a generator gives its items once."""
+    seen: list[Any] = []
+    encoder = EventEncoder(default=lambda value: seen.append(value) or "d")
+    for make in (
+        lambda inner, key: {"type": "X", "a": inner, key: None},
+        lambda inner, key: {"type": "RUN_STARTED", "input": {"state": inner, key: None}},
+        lambda inner, key: Dict({"type": "X", "a": inner, key: None}),
+    ):
+        for key in ("k", Str("k")):
+            written = encoded(make((number for number in (1, 2)), key))
+            assert written.count("[1,2]") == 1
+            seen.clear()
+            assert encoded(make(object(), key), encoder).count('"d"') == 1
+            assert len(seen) == 1
+
+
 @pytest.mark.parametrize("key", [5, None, 1.5, True, b"x", (1,), object], ids=repr)
 def test_keys_of_an_event_are_str(key: Any) -> None:
     with pytest.raises(EncodeError) as raised:
@@ -439,6 +466,15 @@ def test_models_inside_a_dict() -> None:
     # A subclass shows what it adds: a dict declares no class that could take it away.
     wire = {"type": "CUSTOM", "name": "n", "value": MyPart(text="t", more=1)}
     assert '"more":1' in encoded(wire)
+
+
+def test_models_inside_a_dict_warn_as_they_do_inside_a_model() -> None:
+    part = TextPart(text="t")
+    part.text = 5
+    wire = {"type": "CUSTOM", "name": "n", "value": [part]}
+    expected = official(CustomEvent(name="n", value=[part]))
+    assert len(expected.warned) == 1
+    assert outcome(ENCODER.encode, wire) == expected
 
 
 def test_events_inside_events() -> None:
