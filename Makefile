@@ -28,13 +28,13 @@ need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(2)' >&2; exit 1; }
 .NOTPARALLEL:
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
 
 demo: $(BUILT) ## Show what the codec does, in one command
 	$(BIN)/agui-codec demo
 
 test: $(NODE) $(TOOLS) $(BUILT) ## Run the tests: Rust, Python, and against Node
-	cargo test --locked
+	cargo test --locked --lib
 	$(BIN)/python -m pytest -n auto -m 'not serial'
 	$(BIN)/python -m pytest -m serial
 
