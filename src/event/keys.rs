@@ -25,7 +25,8 @@ macro_rules! keys {
             KEYS.get_or_init(py, || Keys {
                 $($name: Key {
                     alias: PyString::intern(py, $alias).unbind(),
-                    name: PyString::intern(py, stringify!($name)).unbind(),
+                    // `type` is a keyword in Rust, and is written `r#type` there.
+                    name: PyString::intern(py, stringify!($name).trim_start_matches("r#")).unbind(),
                 }),*
             })
         }
