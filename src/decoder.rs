@@ -7,22 +7,35 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::encoder::SSE_MEDIA_TYPE;
-use crate::errors::{AGUIError, DecodeFault, Fault, Refused, Step};
+use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step};
 use crate::event::Spelling;
 use crate::input::with_bytes;
-use crate::json::{NoEvent, Tools, decode, with_tools};
-use crate::sse::parse::{Frame, Parser, Rest, TooLarge};
+use crate::json::{Decoded, LineTooLong, Lines, Tools, decode, with_tools};
+use crate::proto::{self, Broken, Frames};
+use crate::sse::parse::{Parser, Rest, TooLarge};
 
-#[cold]
-fn too_large(offset: u64, limit: usize) -> Box<DecodeFault> {
-    let reason = format!("more than {limit} bytes (max_event_bytes) in one event or line");
-    Box::new(DecodeFault::new(Refused::TooLarge, reason, offset))
+/// How events stand in the stream.
+enum Transport {
+    Sse(Parser),
+    JsonLines(Lines),
+    Protobuf(Frames),
 }
 
-#[cold]
-fn truncated(offset: u64) -> Box<DecodeFault> {
-    Box::new(DecodeFault::new(Refused::Truncated, "the stream ended inside an event", offset))
+impl Transport {
+    /// That of a content type: parameters do not matter, nor does case (RFC 9110 section 8.3.1).
+    fn of(content_type: &str, limit: usize) -> Option<Self> {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        match media_type.to_ascii_lowercase().as_str() {
+            "text/event-stream" => Some(Self::Sse(Parser::new(limit))),
+            "application/vnd.ag-ui.event+proto" | "application/x-ag-ui" => {
+                Some(Self::Protobuf(Frames::new(limit)))
+            }
+            "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
+                Some(Self::JsonLines(Lines::new(limit)))
+            }
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,12 +58,6 @@ impl OnUnknown {
     }
 }
 
-/// The media type of a content type: without parameters, in lower case (RFC 9110 section 8.3.1).
-fn media_type(content_type: &str) -> String {
-    let name = content_type.split(';').next().unwrap_or_default();
-    name.trim().to_ascii_lowercase()
-}
-
 /// Decodes a stream of AG-UI events, whatever the pieces in which it comes.
 ///
 /// ``feed`` takes the next bytes and returns the events that they complete; ``close`` says that
@@ -59,38 +66,50 @@ fn media_type(content_type: &str) -> String {
 ///
 /// Server-Sent Events are read as the WHATWG HTML standard says (section 9.2.6), with any line ends,
 /// comments, and ``data`` in several lines; ``event``, ``id`` and ``retry`` mean nothing in AG-UI.
-/// ``data`` has to be one JSON object with a string ``type``; see :func:`decode_event`.
+/// ``data`` has to be one JSON object with a string ``type``; see :func:`decode_event`. JSON Lines,
+/// as recordings are kept, have such an object on each line. A protobuf stream is read as the page
+/// "HTTP protobuf" of AG-UI 1.0 says: frames with their length in front as four bytes, big-endian.
 ///
 /// An event of a type that the protocol does not have is a wire dict, as models too: so nothing
-/// that it says is lost, and an encoder writes it as the document it was.
+/// that it says is lost, and an encoder writes it as the document it was. (Over protobuf nothing
+/// can be said of it, not even its type: there it is dropped unless ``on_unknown`` is ``"raise"``.)
 ///
 /// Args:
 ///     content_type: The ``Content-Type`` of the response, parameters and all:
-///         ``text/event-stream``.
+///         ``text/event-stream``, ``application/vnd.ag-ui.event+proto`` or (its older spelling)
+///         ``application/x-ag-ui``; ``application/x-ndjson`` or ``application/jsonl``.
 ///     as_dict: Give wire dicts, with the keys of the protocol, instead of models of ``ag_ui.core``.
 ///         They are what ``json.loads`` gives; that they are as the protocol says is not checked.
 ///     max_event_bytes: How many bytes an event may have: the data of one event, or any one line of
-///         the stream.
+///         the stream, or a frame without its length.
 ///     on_unknown: What becomes of an event of an unknown type: ``"forward"`` gives it as a wire
 ///         dict, ``"drop"`` reports it as a deviation, ``"raise"`` raises.
-///     on_deviation: Called with a :class:`Deviation` for each event that was dropped. Without it
-///         they are logged, at WARNING under the name ``agui_codec``.
+///     on_deviation: Called with a :class:`Deviation` for each event that was dropped, and for each
+///         part that protobuf has and the protocol has not. Without it they are logged, at WARNING
+///         under the name ``agui_codec``.
 ///
 /// Raises:
 ///     AGUIError: For another content type.
 ///     ValueError: For another ``on_unknown``.
 #[pyclass(module = "agui_codec")]
 pub struct EventDecoder {
-    parser: Parser,
+    transport: Transport,
+    options: Options,
+    /// How many events the stream has had.
+    count: u64,
+    /// How many bytes.
+    position: u64,
+    /// The error after which nothing is read any more.
+    failed: Option<Py<PyAny>>,
+    closed: bool,
+}
+
+/// What becomes of events.
+struct Options {
     spelling: Spelling,
     max_event_bytes: usize,
     on_unknown: OnUnknown,
     reporter: Reporter,
-    /// How many events the stream has had.
-    count: u64,
-    /// The error after which nothing is read any more.
-    failed: Option<Py<PyAny>>,
-    closed: bool,
 }
 
 impl EventDecoder {
@@ -121,34 +140,79 @@ impl EventDecoder {
     }
 }
 
-/// What becomes of the events of a stream, apart from the parser that finds them.
+impl EventDecoder {
+    /// Runs `work` with the transport, the number of bytes before, and where the events go.
+    fn read<'py>(
+        &mut self,
+        events: &Bound<'py, PyList>,
+        work: impl FnOnce(&mut Transport, u64, &mut Sink<'_, 'py>) -> Result<(), Halt>,
+    ) -> PyResult<()> {
+        let Self { transport, options, count, position, .. } = self;
+        let result = with_tools(|tools| {
+            let mut sink = Sink { options, count, events, tools };
+            work(transport, *position, &mut sink)
+        });
+        result.map_err(|halt| {
+            let error = match halt {
+                Halt::TooLarge(offset) => {
+                    TooLarge { offset }.into_fault(self.options.max_event_bytes).into()
+                }
+                Halt::Broken(broken) => broken.into_fault(Some(self.position)).into(),
+                Halt::NoEvent(error) => error,
+            };
+            error.into_error(events.py(), Some(self.count))
+        })
+    }
+}
+
+/// Where the events of a stream go.
 struct Sink<'a, 'py> {
-    spelling: Spelling,
-    on_unknown: OnUnknown,
-    reporter: &'a Reporter,
+    options: &'a Options,
     count: &'a mut u64,
     events: &'a Bound<'py, PyList>,
     tools: &'a mut Tools,
 }
 
 impl Sink<'_, '_> {
-    /// One event, as JSON.
+    /// One event, as JSON that begins at this byte of the stream. What is not contiguous is spread
+    /// over several lines, and a fault in it is reported where it begins.
     #[inline]
-    fn json(&mut self, frame: &Frame<'_>) -> Result<(), NoEvent> {
-        let decoded = match decode(self.events.py(), frame.data, self.spelling, self.tools) {
-            Ok(decoded) => decoded,
-            Err(mut error) => {
-                if let NoEvent::NoJson(fault) | NoEvent::Fault(fault) = &mut error {
-                    // Of data in several lines, where they begin.
-                    fault.offset = frame.offset + if frame.contiguous { fault.offset } else { 0 };
+    fn json(&mut self, document: &[u8], offset: u64, contiguous: bool) -> Result<(), Halt> {
+        let py = self.events.py();
+        let Decoded { event, known } = decode(py, document, self.options.spelling, self.tools)
+            .map_err(|mut error| {
+                if let NoEvent::Fault(fault) = &mut error {
+                    let inside = fault.offset.filter(|_| contiguous).unwrap_or(0);
+                    fault.offset = Some(offset + inside);
                 }
-                return Err(error);
-            }
-        };
-        if !decoded.known && self.on_unknown != OnUnknown::Forward {
-            self.unknown(&decoded.event, frame.offset)?;
+                error
+            })?;
+        if known || self.options.on_unknown == OnUnknown::Forward {
+            self.events.append(event)?;
         } else {
-            self.events.append(decoded.event)?;
+            self.unknown(&event, offset)?;
+        }
+        *self.count += 1;
+        Ok(())
+    }
+
+    /// One event, as a protobuf message that begins at this byte of the stream.
+    #[inline]
+    fn protobuf(&mut self, message: &[u8], offset: u64) -> Result<(), Halt> {
+        let py = self.events.py();
+        match proto::decode(py, message, self.options.spelling, &self.options.reporter) {
+            Ok(event) => self.events.append(event)?,
+            Err(NoEvent::Fault(fault))
+                if fault.refused == Refused::Unknown
+                    && self.options.on_unknown != OnUnknown::Raise =>
+            {
+                self.report(py, None)?;
+            }
+            Err(NoEvent::Fault(mut fault)) => {
+                fault.offset = Some(offset + fault.offset.unwrap_or(0));
+                return Err(NoEvent::Fault(fault).into());
+            }
+            Err(error) => return Err(error.into()),
         }
         *self.count += 1;
         Ok(())
@@ -158,48 +222,62 @@ impl Sink<'_, '_> {
     fn unknown(&self, event: &Bound<'_, PyAny>, offset: u64) -> Result<(), NoEvent> {
         let py = event.py();
         let name = event.get_item(intern!(py, "type"))?.extract::<String>()?;
-        if self.on_unknown == OnUnknown::Raise {
+        if self.options.on_unknown == OnUnknown::Raise {
             let mut fault = Fault::new(format!("{name:?} is no event type of this protocol"));
             fault.steps.push(Step::Key("type".into()));
-            return Err(NoEvent::Fault(Box::new(DecodeFault {
-                refused: Refused::Unknown,
-                fault,
-                offset,
-            })));
+            let offset = Some(offset);
+            return Err(DecodeFault { refused: Refused::Unknown, fault, offset }.into());
         }
-        self.reporter.report(
-            py,
-            Deviation {
-                kind: "unknown_event".into(),
-                event_type: Some(name),
-                path: String::new(),
-                detail: "an event of an unknown type was dropped".into(),
-            },
-        )?;
-        Ok(())
+        Ok(self.report(py, Some(name))?)
+    }
+
+    #[cold]
+    fn report(&self, py: Python<'_>, event_type: Option<String>) -> PyResult<()> {
+        let deviation = Deviation {
+            kind: "unknown_event".into(),
+            event_type,
+            path: String::new(),
+            detail: "an event of an unknown type was dropped".into(),
+        };
+        self.options.reporter.report(py, deviation)
     }
 }
 
 /// What stops the reading of a stream.
 enum Halt {
-    TooLarge(TooLarge),
+    /// This many bytes are allowed; those that begin here are more.
+    TooLarge(u64),
+    Broken(Broken),
     NoEvent(NoEvent),
 }
 
 impl From<TooLarge> for Halt {
     fn from(error: TooLarge) -> Self {
-        Self::TooLarge(error)
+        Self::TooLarge(error.offset)
     }
 }
 
-impl Halt {
-    fn into_error(self, py: Python<'_>, limit: usize, event_index: u64) -> PyErr {
-        match self {
-            Self::TooLarge(TooLarge { offset }) => {
-                too_large(offset, limit).into_error(py, Some(event_index))
-            }
-            Self::NoEvent(error) => error.into_error(py, Some(event_index)),
-        }
+impl From<LineTooLong> for Halt {
+    fn from(LineTooLong(offset): LineTooLong) -> Self {
+        Self::TooLarge(offset)
+    }
+}
+
+impl From<Broken> for Halt {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<NoEvent> for Halt {
+    fn from(error: NoEvent) -> Self {
+        Self::NoEvent(error)
+    }
+}
+
+impl From<PyErr> for Halt {
+    fn from(error: PyErr) -> Self {
+        Self::NoEvent(error.into())
     }
 }
 
@@ -214,20 +292,17 @@ impl EventDecoder {
         on_unknown: &str,
         on_deviation: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        if media_type(content_type) != SSE_MEDIA_TYPE {
+        let Some(transport) = Transport::of(content_type, max_event_bytes) else {
             let reason = format!("no AG-UI stream has the content type {content_type:?}");
             return Err(AGUIError::new_err(reason));
-        }
-        Ok(Self {
-            parser: Parser::new(max_event_bytes),
+        };
+        let options = Options {
             spelling: if as_dict { Spelling::Wire } else { Spelling::Model },
             max_event_bytes,
             on_unknown: OnUnknown::named(on_unknown)?,
             reporter: Reporter::new(on_deviation),
-            count: 0,
-            failed: None,
-            closed: false,
-        })
+        };
+        Ok(Self { transport, options, count: 0, position: 0, failed: None, closed: false })
     }
 
     /// Take the next bytes of the stream.
@@ -255,19 +330,29 @@ impl EventDecoder {
                 if decoder.closed {
                     return Err(AGUIError::new_err("the decoder is closed"));
                 }
-                let fed = with_tools(|tools| {
-                    let mut sink = Sink {
-                        spelling: decoder.spelling,
-                        on_unknown: decoder.on_unknown,
-                        reporter: &decoder.reporter,
-                        count: &mut decoder.count,
-                        events,
-                        tools,
-                    };
-                    let parser = &mut decoder.parser;
-                    parser.feed(chunk, |frame| sink.json(&frame).map_err(Halt::NoEvent))
-                });
-                fed.map_err(|halt| halt.into_error(py, decoder.max_event_bytes, decoder.count))
+                decoder.read(events, |transport, position, sink| match transport {
+                    Transport::Sse(parser) => parser
+                        .feed(chunk, |frame| sink.json(frame.data, frame.offset, frame.contiguous)),
+                    Transport::JsonLines(lines) => {
+                        lines.feed(chunk, |line, offset| sink.json(line, offset, true))
+                    }
+                    Transport::Protobuf(frames) => {
+                        let mut start = position - frames.held() as u64;
+                        let fed = frames.feed(chunk, |message| {
+                            let offset = start + proto::PREFIX as u64;
+                            start = offset + message.len() as u64;
+                            sink.protobuf(message, offset)
+                        });
+                        fed.map_err(|halt| match halt {
+                            Halt::Broken(broken) => {
+                                NoEvent::from(broken.into_fault(Some(start))).into()
+                            }
+                            halt => halt,
+                        })
+                    }
+                })?;
+                decoder.position += chunk.len() as u64;
+                Ok(())
             })
         })
     }
@@ -286,28 +371,29 @@ impl EventDecoder {
             if std::mem::replace(&mut decoder.closed, true) {
                 return Ok(());
             }
-            let frame = match decoder.parser.rest() {
-                Rest::Nothing => return Ok(()),
-                Rest::Fragment(offset) => {
-                    return Err(truncated(offset).into_error(py, Some(decoder.count)));
-                }
-                Rest::Event(frame) => frame,
-            };
-            let position = decoder.parser.position();
-            let result = with_tools(|tools| {
-                let mut sink = Sink {
-                    spelling: decoder.spelling,
-                    on_unknown: decoder.on_unknown,
-                    reporter: &decoder.reporter,
-                    count: &mut decoder.count,
-                    events,
-                    tools,
+            decoder.read(events, |transport, position, sink| {
+                let truncated = || {
+                    let reason = "the stream ended inside an event";
+                    Halt::NoEvent(NoEvent::new(Refused::Truncated, reason, Some(position)))
                 };
-                sink.json(&frame)
-            });
-            result.map_err(|error| match error {
-                NoEvent::NoJson(_) => truncated(position).into_error(py, Some(decoder.count)),
-                error => error.into_error(py, Some(decoder.count)),
+                let last = match transport {
+                    Transport::Sse(parser) => match parser.rest() {
+                        Rest::Nothing => return Ok(()),
+                        Rest::Fragment => return Err(truncated()),
+                        Rest::Event(frame) => sink.json(frame.data, frame.offset, frame.contiguous),
+                    },
+                    Transport::JsonLines(lines) => match lines.rest() {
+                        None => return Ok(()),
+                        Some((line, offset)) => sink.json(line, offset, true),
+                    },
+                    Transport::Protobuf(frames) => return Ok(frames.close()?),
+                };
+                last.map_err(|halt| match halt {
+                    Halt::NoEvent(NoEvent::Fault(fault)) if fault.refused == Refused::NoJson => {
+                        truncated()
+                    }
+                    halt => halt,
+                })
             })
         })
     }
@@ -319,12 +405,12 @@ impl EventDecoder {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.reporter.traverse(&visit)?;
+        self.options.reporter.traverse(&visit)?;
         visit.call(&self.failed)
     }
 
     fn __clear__(&mut self) {
-        self.reporter.clear();
+        self.options.reporter.clear();
         self.failed = None;
     }
 }
@@ -367,7 +453,7 @@ pub fn decode_event<'py>(
                         cause: Some(error),
                         ..Fault::new("half a surrogate pair in a str")
                     };
-                    let fault = DecodeFault { refused: Refused::Malformed, fault, offset: 0 };
+                    let fault = DecodeFault { refused: Refused::NoJson, fault, offset: None };
                     return Err(fault.into_error(py, None));
                 }
             },
@@ -378,160 +464,5 @@ pub fn decode_event<'py>(
     match decoded {
         Ok(decoded) => Ok(decoded.event),
         Err(error) => Err(error.into_error(py, None)),
-    }
-}
-
-/// An event of a ``text/event-stream``, as the WHATWG HTML standard defines it.
-///
-/// Args:
-///     event: The event's type; ``"message"`` if the stream does not name one.
-///     data: The values of the ``data`` lines, joined with LF.
-///     id: The last event ID of the stream so far; empty for none.
-///     retry: The reconnection time in milliseconds that the stream asked for since the event
-///         before; None if it did not.
-#[pyclass(module = "agui_codec", frozen, eq, hash, get_all)]
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ServerSentEvent {
-    event: String,
-    data: String,
-    id: String,
-    retry: Option<u64>,
-}
-
-#[pymethods]
-impl ServerSentEvent {
-    #[classattr]
-    const __match_args__: (&'static str, &'static str, &'static str, &'static str) =
-        ("event", "data", "id", "retry");
-
-    #[new]
-    #[pyo3(signature = (event="message", data="", id="", retry=None))]
-    fn new(event: &str, data: &str, id: &str, retry: Option<u64>) -> Self {
-        Self { event: event.to_owned(), data: data.to_owned(), id: id.to_owned(), retry }
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let quoted = |text: &str| -> PyResult<String> {
-            Ok(PyString::new(py, text).repr()?.to_string_lossy().into_owned())
-        };
-        let retry = self.retry.map_or_else(|| "None".to_owned(), |retry| retry.to_string());
-        Ok(format!(
-            "ServerSentEvent(event={}, data={}, id={}, retry={retry})",
-            quoted(&self.event)?,
-            quoted(&self.data)?,
-            quoted(&self.id)?
-        ))
-    }
-}
-
-impl ServerSentEvent {
-    /// Bytes that are no UTF-8 become U+FFFD, as the standard decodes.
-    fn of(frame: &Frame<'_>) -> Self {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            event: if frame.event.is_empty() { "message".into() } else { text(frame.event) },
-            data: text(frame.data),
-            id: text(frame.id),
-            retry: frame.retry,
-        }
-    }
-}
-
-/// Reads any ``text/event-stream``, whatever the pieces in which it comes and whatever its data.
-///
-/// Follows the WHATWG HTML standard (section 9.2.6, "Interpreting an event stream"): CR, LF and CRLF
-/// end lines, and nothing else does; one byte order mark at the start is passed over, and so are
-/// comments and unknown fields; bytes that are no UTF-8 become U+FFFD. An event is given as soon as
-/// its blank line is there.
-///
-/// Args:
-///     max_event_bytes: How many bytes the data of one event, or any one line, may have.
-#[pyclass(module = "agui_codec")]
-pub struct SSEParser {
-    parser: Parser,
-    max_event_bytes: usize,
-    count: u64,
-    /// Where the error was after which nothing is read any more.
-    failed: Option<u64>,
-    closed: bool,
-}
-
-#[pymethods]
-impl SSEParser {
-    #[new]
-    #[pyo3(signature = (*, max_event_bytes=10_485_760))]
-    fn new(max_event_bytes: usize) -> Self {
-        Self {
-            parser: Parser::new(max_event_bytes),
-            max_event_bytes,
-            count: 0,
-            failed: None,
-            closed: false,
-        }
-    }
-
-    /// Take the next bytes of the stream.
-    ///
-    /// Args:
-    ///     chunk: Any number of bytes: ``bytes``, or anything that has a buffer of them.
-    ///
-    /// Returns:
-    ///     The events that they complete, in order.
-    ///
-    /// Raises:
-    ///     FrameTooLargeError: For an event or a line longer than ``max_event_bytes``. If the chunk
-    ///         has events before that, they are returned, and the error is raised by the next call.
-    ///         From then on every call raises it.
-    #[pyo3(signature = (chunk, /))]
-    fn feed(&mut self, py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<Vec<ServerSentEvent>> {
-        self.check_usable(py)?;
-        if self.closed {
-            return Err(AGUIError::new_err("the parser is closed"));
-        }
-        let mut events = Vec::new();
-        let fed = with_bytes(chunk, |chunk| {
-            Ok(self.parser.feed::<TooLarge>(chunk, |frame| {
-                events.push(ServerSentEvent::of(&frame));
-                Ok(())
-            }))
-        })?;
-        self.count += events.len() as u64;
-        if let Err(TooLarge { offset }) = fed {
-            self.failed = Some(offset);
-            if events.is_empty() {
-                self.check_usable(py)?;
-            }
-        }
-        Ok(events)
-    }
-
-    /// Say that the stream has ended.
-    ///
-    /// Returns:
-    ///     Nothing: an empty list. An event is complete with its blank line.
-    ///
-    /// Raises:
-    ///     TruncatedStreamError: If the stream ended inside an event, which the standard discards.
-    ///     FrameTooLargeError: As by ``feed``.
-    fn close(&mut self, py: Python<'_>) -> PyResult<Vec<ServerSentEvent>> {
-        self.check_usable(py)?;
-        let closed = std::mem::replace(&mut self.closed, true);
-        match self.parser.rest() {
-            Rest::Event(_) | Rest::Fragment(_) if !closed => {
-                Err(truncated(self.parser.position()).into_error(py, Some(self.count)))
-            }
-            _ => Ok(Vec::new()),
-        }
-    }
-}
-
-impl SSEParser {
-    fn check_usable(&self, py: Python<'_>) -> PyResult<()> {
-        match self.failed {
-            Some(offset) => {
-                Err(too_large(offset, self.max_event_bytes).into_error(py, Some(self.count)))
-            }
-            None => Ok(()),
-        }
     }
 }

@@ -180,51 +180,28 @@ impl Fault {
     }
 }
 
-impl Fault {
-    /// The DecodeError that says so, or the subclass of it that `new` makes.
-    #[cold]
-    pub fn into_decode_error(
-        self,
-        py: Python<'_>,
-        offset: Option<usize>,
-        new: impl FnOnce(String) -> PyErr,
-    ) -> PyErr {
-        let path = self.path();
-        let mut message = self.reason;
-        if !path.is_empty() {
-            message = format!("{path}: {message}");
-        }
-        if let Some(offset) = offset {
-            let _ = write!(message, " (at byte {offset})");
-        }
-        let error = new(message);
-        error.set_cause(py, self.cause);
-        let value = error.value(py);
-        let set = value.setattr("path", path).and_then(|()| value.setattr("offset", offset));
-        set.err().unwrap_or(error)
-    }
-}
-
 /// Which of the decoding errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// Not even JSON, or deeper than the limit.
+    NoJson,
     Malformed,
     TooLarge,
     Truncated,
     Unknown,
 }
 
-/// A fault in what came in, and where it stands.
+/// A fault in what came in, and the byte where it stands, if that is known.
 #[derive(Debug)]
 pub struct DecodeFault {
     pub refused: Refused,
     pub fault: Fault,
-    pub offset: u64,
+    pub offset: Option<u64>,
 }
 
 impl DecodeFault {
     #[cold]
-    pub fn new(refused: Refused, reason: impl Into<String>, offset: u64) -> Self {
+    pub fn new(refused: Refused, reason: impl Into<String>, offset: Option<u64>) -> Self {
         Self { refused, fault: Fault::new(reason), offset }
     }
 
@@ -239,9 +216,12 @@ impl DecodeFault {
         if !path.is_empty() {
             let _ = write!(message, "{path}: ");
         }
-        let _ = write!(message, "{} (at byte {})", self.fault.reason, self.offset);
+        message.push_str(&self.fault.reason);
+        if let Some(offset) = self.offset {
+            let _ = write!(message, " (at byte {offset})");
+        }
         let error = match self.refused {
-            Refused::Malformed => DecodeError::new_err(message),
+            Refused::NoJson | Refused::Malformed => DecodeError::new_err(message),
             Refused::TooLarge => FrameTooLargeError::new_err(message),
             Refused::Truncated => TruncatedStreamError::new_err(message),
             Refused::Unknown => UnknownEventError::new_err(message),
@@ -252,9 +232,41 @@ impl DecodeFault {
             .setattr("path", path)
             .and_then(|()| value.setattr("offset", self.offset))
             .and_then(|()| value.setattr("event_index", event_index));
-        match set {
-            Ok(()) => error,
-            Err(failed) => failed,
+        set.err().unwrap_or(error)
+    }
+}
+
+/// Why bytes gave no event.
+#[derive(Debug)]
+pub enum NoEvent {
+    /// They are to blame.
+    Fault(Box<DecodeFault>),
+    /// Python is.
+    Python(PyErr),
+}
+
+impl From<PyErr> for NoEvent {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl From<DecodeFault> for NoEvent {
+    fn from(fault: DecodeFault) -> Self {
+        Self::Fault(Box::new(fault))
+    }
+}
+
+impl NoEvent {
+    #[cold]
+    pub fn new(refused: Refused, reason: impl Into<String>, offset: Option<u64>) -> Self {
+        DecodeFault::new(refused, reason, offset).into()
+    }
+
+    pub fn into_error(self, py: Python<'_>, event_index: Option<u64>) -> PyErr {
+        match self {
+            Self::Fault(fault) => fault.into_error(py, event_index),
+            Self::Python(error) => error,
         }
     }
 }

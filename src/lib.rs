@@ -21,7 +21,7 @@ mod _native {
     use super::encoder::{model_dump_json, official_encode};
 
     #[pymodule_export]
-    use super::decoder::{EventDecoder, SSEParser, ServerSentEvent, decode_event};
+    use super::decoder::{EventDecoder, decode_event};
     #[pymodule_export]
     use super::deviation::Deviation;
     #[pymodule_export]
@@ -41,6 +41,8 @@ mod _native {
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]
     const SSE_MEDIA_TYPE: &str = super::encoder::SSE_MEDIA_TYPE;
+    #[pymodule_export]
+    use super::sse::{SSEParser, ServerSentEvent};
     /// The version of the crate, and so of the package.
     #[pymodule_export]
     const __version__: &str = env!("CARGO_PKG_VERSION");

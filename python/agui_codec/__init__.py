@@ -45,6 +45,7 @@ from agui_codec.decoder import (
     aiter_events,
     decode_event,
     iter_events,
+    read_events,
 )
 from agui_codec.encoder import AGUI_MEDIA_TYPE, EventEncoder
 from agui_codec.install import install, uninstall
@@ -97,6 +98,7 @@ __all__ = [
     "install",
     "iter_events",
     "proto",
+    "read_events",
     "state_delta_event",
     "through",
     "to_json",

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ag_ui.encoder import AGUI_MEDIA_TYPE
 
 from agui_codec._native import (
     SSE_MEDIA_TYPE,
+    AGUIError,
     EventDecoder,
     ServerSentEvent,
     SSEParser,
+    TruncatedStreamError,
     decode_event,
 )
 from agui_codec.stream import athrough, through
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 
     from typing_extensions import Buffer
@@ -25,7 +32,18 @@ __all__ = [
     "aiter_events",
     "decode_event",
     "iter_events",
+    "read_events",
 ]
+
+JSONL_MEDIA_TYPE = "application/x-ndjson"
+# What a recording holds, by the end of its name.
+RECORDINGS = {
+    ".sse": SSE_MEDIA_TYPE,
+    ".jsonl": JSONL_MEDIA_TYPE,
+    ".ndjson": JSONL_MEDIA_TYPE,
+    ".pb": AGUI_MEDIA_TYPE,
+}
+CHUNK_BYTES = 1 << 16
 
 
 def iter_events(
@@ -74,3 +92,46 @@ def aiter_events(
         DecodeError: From the iteration, after the events that came before.
     """
     return athrough(chunks, EventDecoder(content_type, **options))
+
+
+def read_events(
+    path: str | os.PathLike[str], content_type: str | None = None, **options: Any
+) -> Iterator[Any]:
+    """Iterate over the events of a recording, which is read a piece at a time.
+
+    Args:
+        path: A file of Server-Sent Events (``.sse``), of JSON Lines (``.jsonl``, ``.ndjson``) or of
+            protobuf frames (``.pb``); compressed, if its name ends with ``.gz`` after that.
+        content_type: What the file holds, if its name does not say; see :class:`EventDecoder`.
+        **options: The other arguments of :class:`EventDecoder`.
+
+    Returns:
+        An iterator over the events. The file is open from the first event to the last, or until
+        the iterator is closed.
+
+    Raises:
+        AGUIError: For a name that does not say what the file holds; at once.
+        OSError: From the iteration, if the file cannot be read.
+        TruncatedStreamError: From the iteration, if the file ends inside an event, or before its
+            compressed data do.
+        DecodeError: From the iteration, after the events that came before.
+    """
+    path = Path(path)
+    suffixes = path.suffixes
+    compressed = suffixes[-1:] == [".gz"]
+    if content_type is None:
+        suffix = "".join(suffixes[:-1][-1:] if compressed else suffixes[-1:])
+        content_type = RECORDINGS.get(suffix)
+    if content_type is None:
+        known = ", ".join(RECORDINGS)
+        raise AGUIError(f"{path.name!r} does not say what it holds: {known}, or content_type=")
+    return iter_events(_chunks(path, compressed), content_type, **options)
+
+
+def _chunks(path: Path, compressed: bool) -> Iterator[bytes]:
+    with gzip.open(path) if compressed else path.open("rb") as file:
+        try:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+        except EOFError as error:
+            raise TruncatedStreamError(f"{path.name}: {error}") from error

@@ -5,6 +5,7 @@ pub mod build;
 mod keys;
 mod kind;
 pub mod plan;
+mod refusal;
 mod registry;
 mod view;
 
@@ -13,5 +14,6 @@ pub use kind::EventKind;
 pub use plan::{
     Cell, Field, Plan, Shape, Spelling, base_model, model_dump_json, set_our_model_dump_json,
 };
+pub use refusal::Refusal;
 pub use registry::{Registry, registry};
 pub use view::{Entry, Surprise, View};

@@ -5,7 +5,7 @@
 use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -143,6 +143,11 @@ impl Registry {
             capi::Text::Ascii(name) => EventKind::from_name(name),
             _ => None,
         }
+    }
+
+    /// The kind of a wire dict.
+    pub fn kind_of(&self, event: &Bound<'_, PyDict>) -> Option<EventKind> {
+        self.kind(&capi::dict_get(event, self.type_key.bind(event.py()))?)
     }
 
     /// The `type` of events of this kind, as wire dicts have it.

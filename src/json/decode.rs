@@ -3,50 +3,19 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use super::keys::Tools;
 use super::reader::{Reader, Trouble, TypeField};
 use super::skip;
-use crate::errors::{DecodeFault, Fault, Refused, Step};
-use crate::event::{EventKind, Plan, Shape, Spelling, registry};
+use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step};
+use crate::event::{EventKind, Refusal, Spelling};
 
 /// An event, and whether the protocol knows its type.
 #[derive(Debug)]
 pub struct Decoded<'py> {
     pub event: Bound<'py, PyAny>,
     pub known: bool,
-}
-
-/// Why there is no event.
-#[derive(Debug)]
-pub enum NoEvent {
-    /// The document is no JSON, or deeper than the limit.
-    NoJson(Box<DecodeFault>),
-    /// It is, but no event.
-    Fault(Box<DecodeFault>),
-    /// Python is.
-    Python(PyErr),
-}
-
-impl From<PyErr> for NoEvent {
-    fn from(error: PyErr) -> Self {
-        Self::Python(error)
-    }
-}
-
-impl NoEvent {
-    #[cold]
-    fn fault(reason: impl Into<String>, at: usize) -> Self {
-        Self::Fault(Box::new(DecodeFault::new(Refused::Malformed, reason, at as u64)))
-    }
-
-    pub fn into_error(self, py: Python<'_>, event_index: Option<u64>) -> PyErr {
-        match self {
-            Self::NoJson(fault) | Self::Fault(fault) => fault.into_error(py, event_index),
-            Self::Python(error) => error,
-        }
-    }
 }
 
 /// Reads the event. One of an unknown type is a wire dict in either spelling: that carries all it
@@ -93,22 +62,22 @@ fn no_event(trouble: Trouble, document: &[u8]) -> NoEvent {
             let near = &document[at.saturating_sub(16)..document.len().min(at + 16)];
             let near = String::from_utf8_lossy(near);
             let reason = format!("{reason}, near {near:?}");
-            NoEvent::NoJson(Box::new(DecodeFault::new(Refused::Malformed, reason, at as u64)))
+            NoEvent::new(Refused::NoJson, reason, Some(at as u64))
         }
         Trouble::Python(error) => NoEvent::Python(error),
-        Trouble::Surprise => NoEvent::fault("the document cannot be read", 0),
+        Trouble::Surprise => NoEvent::new(Refused::Malformed, "it cannot be read", None),
     }
 }
 
 #[cold]
 fn no_type(event: &Bound<'_, PyAny>, found: &TypeField, document: &[u8]) -> NoEvent {
     let start = skip::start(document);
+    let malformed = |reason| NoEvent::new(Refused::Malformed, reason, Some(start as u64));
     if !event.is_instance_of::<PyDict>() {
-        let reason = format!("an event is a JSON object, not {}", json_name(event));
-        return NoEvent::fault(reason, start);
+        return malformed(format!("an event is a JSON object, not {}", json_name(event)));
     }
     if *found == TypeField::Absent {
-        return NoEvent::fault("an event has a \"type\"", start);
+        return malformed("an event has a \"type\"".to_owned());
     }
     let value = event.get_item(intern!(event.py(), "type"));
     let reason = match value {
@@ -117,8 +86,8 @@ fn no_type(event: &Bound<'_, PyAny>, found: &TypeField, document: &[u8]) -> NoEv
     };
     let mut fault = Fault::new(reason);
     fault.steps.push(Step::Key("type".into()));
-    let offset = skip::member(document, start, b"type").unwrap_or(start) as u64;
-    NoEvent::Fault(Box::new(DecodeFault { refused: Refused::Malformed, fault, offset }))
+    let offset = skip::member(document, start, b"type").unwrap_or(start);
+    DecodeFault { refused: Refused::Malformed, fault, offset: Some(offset as u64) }.into()
 }
 
 /// What JSON calls a value like this.
@@ -157,105 +126,27 @@ fn official<'py>(
         .call_method1(intern!(py, "validate_json"), (PyBytes::new(py, document),))
         .or_else(|error| {
             // Its JSON parser stops at 200 levels, where this one has read the document.
-            match first_error(py, &error) {
-                Some((kind, ..)) if kind == "json_invalid" => {
+            match Refusal::of(py, &error) {
+                Some(refusal) if refusal.reason == "json_invalid" => {
                     adapter.call_method1(intern!(py, "validate_python"), (wire,))
                 }
                 _ => Err(error),
             }
         });
-    validated.map_err(|error| match first_error(py, &error) {
-        Some((_, message, location)) => {
-            let steps = json_path(&location, registry().event(Some(kind)));
-            let offset = place(document, &steps) as u64;
-            let steps = steps.into_iter().rev().collect();
-            let fault = Fault { reason: message, steps, cause: Some(error) };
-            NoEvent::Fault(Box::new(DecodeFault { refused: Refused::Malformed, fault, offset }))
+    validated.map_err(|error| match Refusal::of(py, &error) {
+        Some(refusal) => {
+            let fault = refusal.into_fault(Some(kind), error);
+            let offset = Some(place(document, &fault.steps) as u64);
+            DecodeFault { refused: Refused::Malformed, fault, offset }.into()
         }
         None => NoEvent::Python(error),
     })
 }
 
-/// The type, the message and the location of the first error of a ValidationError.
-fn first_error<'py>(
-    py: Python<'py>,
-    error: &PyErr,
-) -> Option<(String, String, Bound<'py, PyTuple>)> {
-    let arguments = PyDict::new(py);
-    for name in ["include_url", "include_context", "include_input"] {
-        arguments.set_item(name, false).ok()?;
-    }
-    let errors = error.value(py).call_method("errors", (), Some(&arguments)).ok()?;
-    let first = errors.get_item(0).ok()?;
-    let text = |key| first.get_item(key).ok()?.extract::<String>().ok();
-    let location = first.get_item("loc").ok()?.cast_into().ok()?;
-    Some((text("type")?, text("msg")?, location))
-}
-
-/// Where in a class an error location has come to.
-enum Place {
-    Object(&'static Plan),
-    Value(&'static Shape),
-    /// In a place that no class describes.
-    Payload,
-}
-
-/// The steps of pydantic's location that are in the document: it also names the members of unions.
-fn json_path(location: &Bound<'_, PyTuple>, event: Option<&'static Plan>) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut place = event.map_or(Place::Payload, Place::Object);
-    // The first element is the type, which is how the union is told apart.
-    for element in location.iter().skip(1) {
-        if let Ok(index) = element.extract::<usize>() {
-            if let Place::Value(shape) = place {
-                place = match inner(shape) {
-                    Shape::List { item, .. } => Place::Value(item),
-                    _ => Place::Payload,
-                };
-            }
-            steps.push(Step::Index(index));
-            continue;
-        }
-        let Ok(name) = element.extract::<String>() else { break };
-        if let Place::Value(shape) = place {
-            match inner(shape) {
-                Shape::Tagged { choices, .. } => {
-                    let plan = choices.iter().find(|(tag, _)| **tag == *name);
-                    place = plan
-                        .and_then(|(_, cell)| cell.plan.get())
-                        .map_or(Place::Payload, Place::Object);
-                    continue;
-                }
-                Shape::StrOrList(list) => {
-                    place = if name == "str" { Place::Payload } else { Place::Value(list) };
-                    continue;
-                }
-                Shape::Model(cell) => place = cell.plan.get().map_or(Place::Payload, Place::Object),
-                _ => place = Place::Payload,
-            }
-        }
-        if let Place::Object(plan) = place {
-            place = match plan.find_bytes(name.as_bytes(), 0) {
-                Some(at) => Place::Value(&plan.fields[at].shape),
-                None => Place::Payload,
-            };
-        }
-        steps.push(Step::Key(name));
-    }
-    steps
-}
-
-fn inner(shape: &'static Shape) -> &'static Shape {
-    match shape {
-        Shape::Nullable(inner) => inner,
-        other => other,
-    }
-}
-
-/// Where in the document the steps lead: if a step is missing there, where it should be.
+/// Where in the document the steps (innermost first) lead: if a step is missing there, where it should be.
 fn place(document: &[u8], steps: &[Step]) -> usize {
     let mut at = skip::start(document);
-    for step in steps {
+    for step in steps.iter().rev() {
         let next = match step {
             Step::Key(key) => skip::member(document, at, key.as_bytes()),
             Step::Index(index) => skip::element(document, at, *index),

@@ -4,6 +4,7 @@ mod decode;
 mod document;
 mod escape;
 mod keys;
+mod lines;
 pub mod number;
 mod official;
 mod reader;
@@ -13,8 +14,9 @@ mod typed;
 mod wire;
 mod writer;
 
-pub use decode::{NoEvent, decode};
+pub use decode::{Decoded, decode};
 pub use document::{Options, write_event, write_model};
 pub use keys::{Tools, with_tools};
+pub use lines::{LineTooLong, Lines};
 pub use official::{type_name, value as official_value};
 pub use writer::{MAX_DEPTH, Stop, Writer, is_constant};

@@ -18,8 +18,8 @@ use super::table::{BASE_EVENT, EVENT, EVENT_TYPE, KEYS};
 use super::wire::{Malformed, Reader, WireType, walk};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::{DecodeError, Fault, Step, UnknownEventError, path};
-use crate::event::{Spelling, build};
+use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step, path};
+use crate::event::{Refusal, Spelling, build, registry};
 use crate::json::MAX_DEPTH;
 
 /// Bytes that are no event.
@@ -54,15 +54,13 @@ impl Bad {
         self
     }
 
-    /// The error that says so of these bytes.
+    /// The same as a fault in these bytes.
     #[cold]
-    fn into_error(self, py: Python<'_>, data: &[u8]) -> PyErr {
+    fn into_fault(self, data: &[u8]) -> DecodeFault {
         let offset = self.address.wrapping_sub(data.as_ptr() as usize);
-        let offset = (self.address != 0 && offset <= data.len()).then_some(offset);
-        if self.unknown {
-            return self.fault.into_decode_error(py, offset, UnknownEventError::new_err::<String>);
-        }
-        self.fault.into_decode_error(py, offset, DecodeError::new_err::<String>)
+        let offset = (self.address != 0 && offset <= data.len()).then_some(offset as u64);
+        let refused = if self.unknown { Refused::Unknown } else { Refused::Malformed };
+        DecodeFault { refused, fault: self.fault, offset }
     }
 }
 
@@ -112,38 +110,26 @@ impl<'a> Raw<'a, '_> {
     }
 }
 
-/// One event in the spelling asked for.
+/// One event in the spelling asked for. What is not known in it is dropped, and reported.
 pub fn decode<'py>(
     py: Python<'py>,
     data: &[u8],
     spelling: Spelling,
-) -> PyResult<Bound<'py, PyAny>> {
+    reporter: &Reporter,
+) -> Result<Bound<'py, PyAny>, NoEvent> {
     let mut decoder = Decoder::new(py);
-    let dict = decoder.event(data).map_err(|bad| bad.into_error(py, data))?;
+    let dict = decoder.event(data).map_err(|bad| bad.into_fault(data))?;
     if !decoder.lost.is_empty() {
-        decoder.report(&dict)?;
+        decoder.report(&dict, reporter)?;
     }
-    build::event(dict, spelling).map_err(|error| refused(py, error))
-}
-
-/// What the official validator says, as an error of ours.
-#[cold]
-fn refused(py: Python<'_>, error: PyErr) -> PyErr {
-    let value = error.value(py);
-    let mut fault = Fault::new(format!("the event is not valid: {value}"));
-    let first = value
-        .call_method0(intern!(py, "errors"))
-        .and_then(|errors| errors.get_item(0)?.get_item("loc"))
-        .and_then(|loc| loc.extract::<Vec<Bound<'_, PyAny>>>());
-    let Ok(loc) = first else { return error };
-    for step in loc.iter().rev() {
-        fault.steps.push(match step.extract::<usize>() {
-            Ok(index) => Step::Index(index),
-            Err(_) => Step::Key(step.to_string()),
-        });
-    }
-    fault.cause = Some(error);
-    fault.into_decode_error(py, None, DecodeError::new_err::<String>)
+    let kind = registry().kind_of(&dict);
+    build::event(dict, spelling).map_err(|error| match Refusal::of(py, &error) {
+        Some(refusal) => {
+            let fault = refusal.into_fault(kind, error);
+            DecodeFault { refused: Refused::Malformed, fault, offset: None }.into()
+        }
+        None => error.into(),
+    })
 }
 
 /// The state of one decoding.
@@ -457,10 +443,9 @@ impl<'py> Decoder<'py> {
 
     /// Tells the user what was dropped. This runs Python code.
     #[cold]
-    fn report(&mut self, event: &Bound<'py, PyDict>) -> PyResult<()> {
+    fn report(&mut self, event: &Bound<'py, PyDict>, reporter: &Reporter) -> PyResult<()> {
         let event_type = event.get_item(intern!(self.py, "type"))?;
         let event_type: Option<String> = event_type.and_then(|it| it.extract().ok());
-        let reporter = Reporter::new(None);
         for steps in std::mem::take(&mut self.lost) {
             let deviation = Deviation {
                 kind: "unknown_member".to_owned(),

@@ -3,13 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::{FrameTooLargeError, TruncatedStreamError};
+use crate::errors::{DecodeFault, NoEvent, Refused};
 use crate::input::with_bytes;
 
 /// The limit unless the user sets another: 10 MiB.
 pub const MAX_FRAME_BYTES: usize = 10 << 20;
 
-const PREFIX: usize = 4;
+/// The bytes of a length.
+pub const PREFIX: usize = 4;
 
 /// Why a stream cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +24,31 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// The error that says so.
+    /// The same as a fault at this byte of the stream.
     #[cold]
-    pub fn into_error(self) -> PyErr {
-        match self {
-            Self::TooLarge { len, max } => FrameTooLargeError::new_err(format!(
-                "a frame of {len} bytes; the limit is {max} bytes"
-            )),
-            Self::InLength { got } => TruncatedStreamError::new_err(format!(
-                "the stream ended inside the length of a frame, after {got} of {PREFIX} bytes"
-            )),
-            Self::InMessage { got, of } => TruncatedStreamError::new_err(format!(
-                "the stream ended inside a frame, after {got} of {of} bytes"
-            )),
-        }
+    pub fn into_fault(self, offset: Option<u64>) -> DecodeFault {
+        let (refused, reason) = match self {
+            Self::TooLarge { len, max } => {
+                (Refused::TooLarge, format!("a frame of {len} bytes; the limit is {max} bytes"))
+            }
+            Self::InLength { got } => (
+                Refused::Truncated,
+                format!(
+                    "the stream ended inside the length of a frame, after {got} of {PREFIX} bytes"
+                ),
+            ),
+            Self::InMessage { got, of } => (
+                Refused::Truncated,
+                format!("the stream ended inside a frame, after {got} of {of} bytes"),
+            ),
+        };
+        DecodeFault::new(refused, reason, offset)
+    }
+}
+
+impl From<Broken> for NoEvent {
+    fn from(broken: Broken) -> Self {
+        broken.into_fault(None).into()
     }
 }
 
@@ -57,17 +69,26 @@ impl Frames {
         Self { max, held: Vec::new(), broken: None }
     }
 
+    /// How many bytes of a frame that has begun are kept.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Takes the next bytes of the stream and hands on every message that is now whole. After a
-    /// frame that is too long the stream is broken for good.
-    pub fn feed(&mut self, mut chunk: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Broken> {
+    /// frame that is too long, or an error of `each`, the stream is broken for good.
+    pub fn feed<E: From<Broken>>(
+        &mut self,
+        mut chunk: &[u8],
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         loop {
             if let Some(broken) = self.broken {
-                return Err(broken);
+                return Err(broken.into());
             }
             if self.held.is_empty() {
                 match self.end(chunk)? {
                     Some(end) if end <= chunk.len() => {
-                        each(&chunk[PREFIX..end]);
+                        each(&chunk[PREFIX..end])?;
                         chunk = &chunk[end..];
                     }
                     _ => {
@@ -82,7 +103,7 @@ impl Frames {
                 chunk = rest;
                 match self.held_end()? {
                     Some(end) if end == self.held.len() => {
-                        each(&self.held[PREFIX..]);
+                        each(&self.held[PREFIX..])?;
                         // Not cleared: a buffer as long as the longest frame is not to be kept.
                         self.held = Vec::new();
                     }
@@ -163,18 +184,15 @@ impl FrameReader {
     ///         it are returned first, and the next call raises.
     #[pyo3(signature = (chunk))]
     fn feed<'py>(&mut self, chunk: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let messages = PyList::empty(chunk.py());
+        let py = chunk.py();
+        let messages = PyList::empty(py);
         with_bytes(chunk, |chunk| {
-            let mut failed = None;
             let fed = self.frames.feed(chunk, |message| {
-                if failed.is_none() {
-                    failed = messages.append(PyBytes::new(messages.py(), message)).err();
-                }
+                Ok::<_, NoEvent>(messages.append(PyBytes::new(py, message))?)
             });
-            match (failed, fed) {
-                (Some(error), _) => Err(error),
-                (None, Err(broken)) if messages.is_empty() => Err(broken.into_error()),
-                _ => Ok(()),
+            match fed {
+                Err(NoEvent::Fault(_)) if !messages.is_empty() => Ok(()),
+                fed => fed.map_err(|error| error.into_error(py, None)),
             }
         })?;
         Ok(messages)
@@ -190,7 +208,7 @@ impl FrameReader {
     ///         frame had come.
     ///     FrameTooLargeError: If a frame was too long and no call has said so yet.
     fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.frames.close().map_err(Broken::into_error)?;
+        self.frames.close().map_err(|broken| broken.into_fault(None).into_error(py, None))?;
         Ok(PyList::empty(py))
     }
 }
@@ -207,7 +225,10 @@ mod tests {
         let mut frames = Frames::new(max);
         let mut messages = Vec::new();
         for piece in pieces {
-            if let Err(broken) = frames.feed(piece, |message| messages.push(message.to_vec())) {
+            if let Err(broken) = frames.feed(piece, |message| {
+                messages.push(message.to_vec());
+                Ok(())
+            }) {
                 return (messages, Err(broken));
             }
         }
@@ -250,10 +271,10 @@ mod tests {
             assert_eq!(read(&pieces, 4), (vec![b"fine".to_vec()], Err(broken)));
         }
         let mut frames = Frames::new(4);
-        assert_eq!(frames.feed(&[0, 0, 0], |_| ()), Ok(()));
-        assert!(frames.feed(&[9, 1, 2, 3], |_| ()).is_err());
+        assert_eq!(frames.feed(&[0, 0, 0], |_| Ok::<_, Broken>(())), Ok(()));
+        assert!(frames.feed(&[9, 1, 2, 3], |_| Ok::<_, Broken>(())).is_err());
         assert!(frames.held.is_empty());
-        assert!(frames.feed(&frame(b"ok"), |_| ()).is_err());
+        assert!(frames.feed(&frame(b"ok"), |_| Ok::<_, Broken>(())).is_err());
         assert!(frames.close().is_err());
     }
 }

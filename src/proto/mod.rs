@@ -24,8 +24,9 @@ use pyo3::types::PyBytes;
 
 pub use decode::decode;
 pub use encode::{encode, push_frame};
-pub use frame::{Broken, FrameReader, Frames, MAX_FRAME_BYTES};
+pub use frame::{Broken, FrameReader, Frames, MAX_FRAME_BYTES, PREFIX};
 
+use crate::deviation::Reporter;
 use crate::event::Spelling;
 use crate::input::with_bytes;
 use crate::json::Options;
@@ -79,5 +80,8 @@ pub fn proto_decode<'py>(
     as_dict: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let spelling = if as_dict { Spelling::Wire } else { Spelling::Model };
-    with_bytes(data, |data| decode(py, data, spelling))
+    with_bytes(data, |data| {
+        let event = decode(py, data, spelling, &Reporter::new(None));
+        event.map_err(|error| error.into_error(py, None))
+    })
 }

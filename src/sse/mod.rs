@@ -2,5 +2,7 @@
 
 mod frame;
 pub mod parse;
+mod raw;
 
 pub use frame::{close, open};
+pub use raw::{SSEParser, ServerSentEvent};
