@@ -191,6 +191,83 @@ pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAn
     }
 }
 
+/// A str of bytes that the caller knows to be UTF-8: one pass to see what form it takes, one to
+/// fill it. CPython's own decoder validates, and grows as it goes.
+pub fn utf8_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    debug_assert!(std::str::from_utf8(bytes).is_ok());
+    // The highest lead byte tells the highest range: a str must have the narrowest form it can.
+    // (Both loops are written so that they compile to vector instructions.)
+    let highest = bytes.iter().fold(0, |highest: u8, &byte| highest.max(byte));
+    if highest < 0x80 {
+        return ascii_str(py, bytes);
+    }
+    let starts = |block: &[u8]| block.iter().map(|&byte| u8::from(byte & 0xc0 != 0x80)).sum::<u8>();
+    let len: usize = bytes.chunks(255).map(|block| usize::from(starts(block))).sum();
+    if len < 2 {
+        return Ok(PyString::from_bytes(py, bytes)?.into_any());
+    }
+    let max_char = match highest {
+        ..0xc4 => 0xff,
+        ..0xf0 => 0xffff,
+        _ => 0x10_ffff,
+    };
+    // SAFETY: a new str of `len` characters in the form that `max_char` asks for; exactly as many
+    // are written as there are bytes that start one, before the str is seen by anyone else.
+    unsafe {
+        let string = ffi::PyUnicode_New(len.cast_signed(), max_char);
+        let string = Bound::from_owned_ptr_or_err(py, string)?;
+        let data = ffi::PyUnicode_DATA(string.as_ptr());
+        match max_char {
+            0xff => decode_utf8::<u8>(bytes, data.cast()),
+            0xffff => decode_utf8::<u16>(bytes, data.cast()),
+            _ => decode_utf8::<u32>(bytes, data.cast()),
+        }
+        Ok(string)
+    }
+}
+
+/// Writes the code points of a text.
+///
+/// # Safety
+/// `bytes` is UTF-8, none of its code points is above `T`, and there is room for all at `target`.
+unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut target: *mut T) {
+    let mut rest = bytes;
+    // SAFETY: one unit is written for each code point; UTF-8 does not end within a sequence.
+    unsafe {
+        loop {
+            // ASCII goes over in blocks, then word by word up to the next sequence.
+            let ascii = match (rest.first_chunk::<32>(), rest.first_chunk::<8>()) {
+                (Some(block), _) if block.iter().fold(0, |all, byte| all | byte) < 0x80 => 32,
+                (_, Some(word)) => {
+                    let high = u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
+                    high.trailing_zeros() as usize / 8
+                }
+                _ => rest.iter().take_while(|&&byte| byte < 0x80).count(),
+            };
+            for (at, &byte) in rest.get_unchecked(..ascii).iter().enumerate() {
+                target.add(at).write(T::from(byte));
+            }
+            target = target.add(ascii);
+            rest = rest.get_unchecked(ascii..);
+            let Some((&lead, after)) = rest.split_first() else { return };
+            if lead < 0x80 {
+                continue;
+            }
+            let (mut code, more) = match lead {
+                ..0xe0 => (u32::from(lead & 0x1f), 1),
+                ..0xf0 => (u32::from(lead & 0x0f), 2),
+                _ => (u32::from(lead & 0x07), 3),
+            };
+            for &byte in after.get_unchecked(..more) {
+                code = code << 6 | u32::from(byte & 0x3f);
+            }
+            target.write(T::try_from(code).unwrap_or(T::from(b'?')));
+            target = target.add(1);
+            rest = after.get_unchecked(more..);
+        }
+    }
+}
+
 /// The value of an int, if 64 bits hold it.
 #[inline]
 pub fn int_as_i64(int: &Bound<'_, PyInt>) -> Option<i64> {

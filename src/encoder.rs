@@ -4,7 +4,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple, PyType};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -46,7 +46,7 @@ fn to_str<'py>(py: Python<'py>, writer: &Writer) -> PyResult<Bound<'py, PyAny>> 
     if writer.ascii {
         capi::ascii_str(py, &writer.bytes)
     } else {
-        Ok(PyString::from_bytes(py, &writer.bytes)?.into_any())
+        capi::utf8_str(py, &writer.bytes)
     }
 }
 

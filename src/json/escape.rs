@@ -209,46 +209,38 @@ pub fn push_code_points<T: Copy + Into<u32>>(
     out: &mut Vec<u8>,
     text: &[T],
 ) -> Result<(), LoneSurrogate> {
-    for block in text.chunks(64) {
-        // An escape has 6 bytes, a UTF-8 sequence at most 4.
-        out.reserve(block.len() * 6);
-        for &unit in block {
-            let code: u32 = unit.into();
-            // SAFETY: at most four bytes are written for each code point of the block, or an
-            // escape, which reserves for itself; then so many bytes are initialised.
-            unsafe {
-                let end = out.as_mut_ptr().add(out.len());
-                let written = if code < 0x80 {
-                    let byte = code.to_le_bytes()[0];
-                    if ESCAPE[byte as usize] != 0 {
-                        push_escape(out, byte);
-                        continue;
-                    }
-                    end.write(byte);
-                    1
-                } else if code < 0x800 {
-                    end.write(0xc0 | (code >> 6) as u8);
-                    end.add(1).write(0x80 | (code & 0x3f) as u8);
-                    2
-                } else if code < 0x1_0000 {
-                    if (0xd800..0xe000).contains(&code) {
-                        return Err(LoneSurrogate);
-                    }
-                    end.write(0xe0 | (code >> 12) as u8);
-                    end.add(1).write(0x80 | ((code >> 6) & 0x3f) as u8);
-                    end.add(2).write(0x80 | (code & 0x3f) as u8);
-                    3
-                } else {
-                    end.write(0xf0 | (code >> 18) as u8);
-                    end.add(1).write(0x80 | ((code >> 12) & 0x3f) as u8);
-                    end.add(2).write(0x80 | ((code >> 6) & 0x3f) as u8);
-                    end.add(3).write(0x80 | (code & 0x3f) as u8);
-                    4
-                };
-                out.set_len(out.len() + written);
+    for block in text.chunks(8) {
+        out.reserve(block.len() * 4);
+        // Most text is ASCII for the most part: eight such units are tested and written at once.
+        if let Ok(block) = <[T; 8]>::try_from(block)
+            && block.iter().fold(0, |all, &unit| all | unit.into()) < 0x80
+        {
+            let bytes = block.map(|unit| unit.into().to_le_bytes()[0]);
+            if swar::step(u64::from_le_bytes(bytes)) == 0 {
+                out.extend_from_slice(&bytes);
+                continue;
             }
         }
+        for &unit in block {
+            push_code_point(out, unit.into())?;
+        }
     }
+    Ok(())
+}
+
+#[inline]
+fn push_code_point(out: &mut Vec<u8>, code: u32) -> Result<(), LoneSurrogate> {
+    if code < 0x80 {
+        let byte = code.to_le_bytes()[0];
+        if ESCAPE[byte as usize] == 0 {
+            out.push(byte);
+        } else {
+            push_escape(out, byte);
+        }
+        return Ok(());
+    }
+    let char = char::from_u32(code).ok_or(LoneSurrogate)?;
+    out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     Ok(())
 }
 
