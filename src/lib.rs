@@ -59,6 +59,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::event::Registry::fill(module.py())?;
+        super::json::compare_floats(module.py())?;
         super::errors::add_to(module)?;
         let dump = wrap_pyfunction!(model_dump_json, module)?;
         super::event::set_our_model_dump_json(&dump);

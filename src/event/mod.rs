@@ -12,7 +12,8 @@ mod view;
 pub use keys::{Key, keys};
 pub use kind::EventKind;
 pub use plan::{
-    Cell, Field, Plan, Shape, Spelling, base_model, model_dump_json, set_our_model_dump_json,
+    Cell, Field, Fragment, Plan, Shape, Spelling, base_model, model_dump_json,
+    set_our_model_dump_json,
 };
 pub use refusal::Refusal;
 pub use registry::{Registry, registry};

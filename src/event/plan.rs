@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyDict, PyList, PySet, PyString, PyType};
+use pyo3::types::{PyDict, PyList, PySet, PyString, PyType};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -56,9 +56,9 @@ pub struct Field {
     pub name_text: Box<str>,
     pub alias_text: Box<str>,
     /// `,"messageId":`
-    pub prefix: Box<[u8]>,
+    pub prefix: Fragment,
     /// `,"type":"TEXT_MESSAGE_CONTENT"`, for a field with one possible value.
-    pub constant: Option<Box<[u8]>>,
+    pub constant: Option<Fragment>,
     /// What an instance has if the field is not given. A field without is required.
     pub default: Option<Py<PyAny>>,
     /// Optional, with None for a default: None is left out of what is written.
@@ -66,13 +66,36 @@ pub struct Field {
     pub shape: Shape,
 }
 
-/// What a field is declared to hold.
+/// A piece of a document, in an array of fixed size, which is copied without a call.
+pub struct Fragment {
+    pub bytes: [u8; Self::CAPACITY],
+    pub len: usize,
+}
+
+impl Fragment {
+    /// The longest in the SDK, `,"type":"REASONING_ENCRYPTED_VALUE"`, has 36 bytes.
+    pub const CAPACITY: usize = 48;
+
+    fn new(text: &str) -> PyResult<Self> {
+        let mut bytes = [0; Self::CAPACITY];
+        let room = bytes.get_mut(..text.len()).ok_or_else(|| unknown(text))?;
+        room.copy_from_slice(text.as_bytes());
+        Ok(Self { bytes, len: text.len() })
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The range of an int.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounds {
     None,
     Between(i64, i64),
 }
 
+/// What a field is declared to hold.
 pub enum Shape {
     Str,
     /// A str that a pattern restricts; only writing takes no notice of the pattern.
@@ -506,11 +529,11 @@ impl<'a, 'py> Learner<'a, 'py> {
         }
         let omit_none = default.as_ref().is_some_and(|value| value.is_none());
         let shape = self.shape(inner)?;
-        let prefix = format!(",\"{alias}\":").into_bytes();
+        let prefix = format!(",\"{alias}\":");
         let constant = match &shape {
             Shape::Literal(choices) if choices.len() == 1 && !omit_none => {
                 // The SDK's tags are plain upper- or lower-case words: nothing to escape.
-                Some([prefix.as_slice(), format!("\"{}\"", choices[0].0).as_bytes()].concat())
+                Some(Fragment::new(&format!("{prefix}\"{}\"", choices[0].0))?)
             }
             _ => None,
         };
@@ -519,8 +542,8 @@ impl<'a, 'py> Learner<'a, 'py> {
             alias: PyString::intern(self.py, &alias).unbind(),
             name_text: name.into(),
             alias_text: alias.into(),
-            prefix: prefix.into(),
-            constant: constant.map(Into::into),
+            prefix: Fragment::new(&prefix)?,
+            constant,
             default: default.map(Bound::unbind),
             omit_none,
             shape,
@@ -630,42 +653,4 @@ impl<'a, 'py> Learner<'a, 'py> {
         let class = get(schema, "cls")?.cast_into::<PyType>()?;
         self.class(&class)
     }
-}
-
-/// Whether pydantic prints numbers as this crate does. Their layout has changed between its
-/// versions; where it differs, numbers with a fraction are left to it.
-pub fn floats_agree(to_json: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let samples = [
-        0.0,
-        -0.0,
-        1.0,
-        1e15,
-        1e16,
-        1.5e16,
-        1e17,
-        1e21,
-        1e22,
-        1.0e-4,
-        1e-5,
-        1.5e-5,
-        1e-6,
-        1e-7,
-        1.5e-7,
-        5e-324,
-        f64::MAX,
-        f64::MIN_POSITIVE,
-        0.1,
-        123_456.789,
-        1.0 / 3.0,
-        9_007_199_254_740_993.0,
-    ];
-    for sample in samples {
-        let theirs: Vec<u8> = to_json.call1((sample,))?.extract()?;
-        let mut ours = Vec::new();
-        crate::json::number::push_f64(&mut ours, sample);
-        if ours != theirs {
-            return Ok(false);
-        }
-    }
-    Ok(to_json.call1((PyBool::new(to_json.py(), true),))?.extract::<Vec<u8>>()? == b"true")
 }

@@ -33,7 +33,7 @@ pub struct Registry {
     pub enum_type: usize,
     /// A class with a field of any JSON value, for values that only pydantic can write.
     pub custom_event: Py<PyAny>,
-    pub floats_agree: bool,
+
     /// The interned key `type`.
     pub type_key: Py<PyString>,
     /// The interned keys of all classes by their text, for who reads them from bytes.
@@ -107,7 +107,7 @@ impl Registry {
             fields_set: slot("__pydantic_fields_set__")?,
             private: slot("__pydantic_private__")?,
             enum_type: py.import("enum")?.getattr("EnumMeta")?.as_ptr() as usize,
-            floats_agree: plan::floats_agree(&py.import("pydantic_core")?.getattr("to_json")?)?,
+
             custom_event: core.getattr("CustomEvent")?.unbind(),
             type_key: PyString::intern(py, "type").unbind(),
             aliases,

@@ -4,6 +4,8 @@
 //! U+007F, U+2028 and everything that is not ASCII stay as they are.
 #![allow(unsafe_code)]
 
+use crate::event::Fragment;
+
 /// What a byte is written as: itself (0), `\u00xx` (`u`), or a backslash and this letter.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
@@ -69,7 +71,8 @@ fn push_enclosed<const B: usize, const A: usize>(
 #[inline(never)]
 fn push_rest(out: &mut Vec<u8>, mut rest: &[u8]) {
     while let Some((&special, after)) = rest.split_first() {
-        push_escape(out, special);
+        let (escape, len) = escape(special);
+        out.extend_from_slice(&escape[..len]);
         out.reserve(after.len() + SLACK);
         // SAFETY: there is room for `after` and the slack, reserved in the line above.
         let clean = unsafe {
@@ -188,15 +191,29 @@ unsafe fn copy_half(source: *const u8, target: *mut u8) -> u32 {
     }
 }
 
-fn push_escape(out: &mut Vec<u8>, byte: u8) {
+/// The escape of a byte that needs one, and its length.
+#[inline]
+fn escape(byte: u8) -> ([u8; 6], usize) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     match ESCAPE[byte as usize] {
         b'u' => {
-            let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
-            out.extend_from_slice(b"\\u00");
-            out.extend_from_slice(&digits);
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            ([b'\\', b'u', b'0', b'0', high, low], 6)
         }
-        letter => out.extend_from_slice(&[b'\\', letter]),
+        letter => ([b'\\', letter, 0, 0, 0, 0], 2),
+    }
+}
+
+/// Appends a piece of a document that was made ready.
+#[inline]
+pub fn push_fragment(out: &mut Vec<u8>, fragment: &Fragment) {
+    out.reserve(Fragment::CAPACITY);
+    // SAFETY: there is room for the whole array, reserved in the line above. Copying all of it is
+    // a few vector moves; of it, only the fragment counts.
+    unsafe {
+        let start = out.len();
+        out.as_mut_ptr().add(start).cast::<[u8; Fragment::CAPACITY]>().write(fragment.bytes);
+        out.set_len(start + fragment.len);
     }
 }
 
@@ -210,37 +227,29 @@ pub fn push_code_points<T: Copy + Into<u32>>(
     text: &[T],
 ) -> Result<(), LoneSurrogate> {
     for block in text.chunks(8) {
-        out.reserve(block.len() * 4);
-        // Most text is ASCII for the most part: eight such units are tested and written at once.
-        if let Ok(block) = <[T; 8]>::try_from(block)
-            && block.iter().fold(0, |all, &unit| all | unit.into()) < 0x80
-        {
-            let bytes = block.map(|unit| unit.into().to_le_bytes()[0]);
-            if swar::step(u64::from_le_bytes(bytes)) == 0 {
-                out.extend_from_slice(&bytes);
-                continue;
+        // An escape has six bytes, a UTF-8 sequence at most four.
+        let mut bytes = [0; 8 * 6];
+        let mut len = 0;
+        for &unit in block {
+            let code: u32 = unit.into();
+            match u8::try_from(code) {
+                Ok(byte @ 0..0x80) if ESCAPE[byte as usize] == 0 => {
+                    bytes[len] = byte;
+                    len += 1;
+                }
+                Ok(byte @ 0..0x80) => {
+                    let (escape, escape_len) = escape(byte);
+                    bytes[len..len + 6].copy_from_slice(&escape);
+                    len += escape_len;
+                }
+                _ => {
+                    let char = char::from_u32(code).ok_or(LoneSurrogate)?;
+                    len += char.encode_utf8(&mut bytes[len..]).len();
+                }
             }
         }
-        for &unit in block {
-            push_code_point(out, unit.into())?;
-        }
+        out.extend_from_slice(&bytes[..len]);
     }
-    Ok(())
-}
-
-#[inline]
-fn push_code_point(out: &mut Vec<u8>, code: u32) -> Result<(), LoneSurrogate> {
-    if code < 0x80 {
-        let byte = code.to_le_bytes()[0];
-        if ESCAPE[byte as usize] == 0 {
-            out.push(byte);
-        } else {
-            push_escape(out, byte);
-        }
-        return Ok(());
-    }
-    let char = char::from_u32(code).ok_or(LoneSurrogate)?;
-    out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     Ok(())
 }
 

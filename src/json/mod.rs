@@ -18,5 +18,6 @@ pub use decode::{Decoded, decode};
 pub use document::{Options, write_event, write_model};
 pub use keys::{Tools, with_tools};
 pub use lines::{LineTooLong, Lines};
+pub use number::compare_floats;
 pub use official::{type_name, value as official_value};
 pub use writer::{MAX_DEPTH, Stop, Writer, is_constant};

@@ -37,7 +37,7 @@ impl<'py> Reader<'_, 'py> {
     /// The object at hand as an instance of the plan's class, which is that of an event of `kind`.
     fn model(&mut self, plan: &'static Plan, kind: Option<EventKind>) -> Read<'py> {
         let mut builder = Builder::new(self.py, plan)?;
-        let tag = plan.tag.and_then(|at| Some((at, plan.fields[at].constant.as_deref()?)));
+        let tag = plan.tag.and_then(|at| Some((at, plan.fields[at].constant.as_ref()?.as_bytes())));
         let mut expected = 0;
         let mut next = 0;
         if self.open(b'}')? {

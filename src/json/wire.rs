@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::document::Options;
 use super::writer::{Stop, Writer, Written, is_constant};
-use super::{MAX_DEPTH, official};
+use super::{MAX_DEPTH, escape, official};
 use crate::capi;
 use crate::errors::{Fault, Step};
 use crate::event::{Entry, Plan, Registry, Shape, Spelling, View, registry};
@@ -74,11 +74,11 @@ impl<'py> Wire<'_, 'py> {
                 if let Some(constant) = &field.constant
                     && is_constant(field, value)
                 {
-                    self.writer.bytes.extend_from_slice(constant);
+                    escape::push_fragment(&mut self.writer.bytes, constant);
                     return Ok(());
                 }
                 let start = self.writer.bytes.len();
-                self.writer.bytes.extend_from_slice(&field.prefix);
+                escape::push_fragment(&mut self.writer.bytes, &field.prefix);
                 if let Err(stop) = self.shape(&field.shape, value) {
                     return Err(stop.inside(Step::Key(field.alias_text.to_string())));
                 }

@@ -113,11 +113,11 @@ impl Writer {
             if !is_constant(field, value) {
                 return Err(Stop::Official);
             }
-            self.bytes.extend_from_slice(constant);
+            escape::push_fragment(&mut self.bytes, constant);
             return Ok(());
         }
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(&field.prefix);
+        escape::push_fragment(&mut self.bytes, &field.prefix);
         self.shape(&field.shape, value)?;
         self.omit_null(start, field);
         Ok(())
@@ -127,7 +127,7 @@ impl Writer {
     /// member of an enum with the value None): pydantic takes that for absence, as it does None.
     #[inline]
     pub fn omit_null(&mut self, start: usize, field: &Field) {
-        if field.omit_none && &self.bytes[start + field.prefix.len()..] == b"null" {
+        if field.omit_none && &self.bytes[start + field.prefix.len..] == b"null" {
             self.bytes.truncate(start);
         }
     }
@@ -266,7 +266,7 @@ impl Writer {
 
     #[inline]
     fn float(&mut self, float: &Bound<'_, PyFloat>) -> Written {
-        if !self.registry.floats_agree {
+        if !number::floats_agree() {
             return Err(Stop::Official);
         }
         number::push_f64(&mut self.bytes, capi::float_value(float));
