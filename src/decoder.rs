@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
+use crate::accept::{PROTOBUF, PROTOBUF_OLD, SSE};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step};
@@ -26,10 +27,8 @@ impl Transport {
     fn of(content_type: &str, limit: usize) -> Option<Self> {
         let media_type = content_type.split(';').next().unwrap_or_default().trim();
         match media_type.to_ascii_lowercase().as_str() {
-            "text/event-stream" => Some(Self::Sse(Parser::new(limit))),
-            "application/vnd.ag-ui.event+proto" | "application/x-ag-ui" => {
-                Some(Self::Protobuf(Frames::new(limit)))
-            }
+            SSE => Some(Self::Sse(Parser::new(limit))),
+            PROTOBUF | PROTOBUF_OLD => Some(Self::Protobuf(Frames::new(limit))),
             "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
                 Some(Self::JsonLines(Lines::new(limit)))
             }

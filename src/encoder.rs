@@ -8,12 +8,10 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple, PyType};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
+use crate::accept::{Format, negotiate};
 use crate::capi;
 use crate::json::{Options, Writer, write_event, write_model};
-use crate::sse;
-
-/// The content type of Server-Sent Events.
-pub const SSE_MEDIA_TYPE: &str = "text/event-stream";
+use crate::{proto, sse};
 
 thread_local! {
     /// The buffer of the last call on this thread, to be used again. It is taken while in use, so
@@ -50,9 +48,32 @@ fn to_str<'py>(py: Python<'py>, writer: &Writer) -> PyResult<Bound<'py, PyAny>> 
     }
 }
 
+#[derive(Default)]
 struct Settings {
+    accept: Option<String>,
     default: Option<Py<PyAny>>,
     drop_raw_event: bool,
+    protobuf_on_wildcard: bool,
+    /// What `accept` came to.
+    format: Format,
+}
+
+static DEFAULTS: Settings = Settings {
+    accept: None,
+    default: None,
+    drop_raw_event: false,
+    protobuf_on_wildcard: false,
+    format: Format::Sse,
+};
+
+impl Settings {
+    #[inline]
+    fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
+        Options {
+            default: self.default.as_ref().map(|default| default.bind(py).clone()),
+            drop_raw_event: self.drop_raw_event,
+        }
+    }
 }
 
 /// The native half of `agui_codec.EventEncoder`.
@@ -64,20 +85,14 @@ pub struct EventEncoder {
 
 impl EventEncoder {
     #[inline]
-    fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
-        match self.settings.get() {
-            Some(Settings { default: None, drop_raw_event: false }) | None => Options::default(),
-            Some(settings) => Options {
-                default: settings.default.as_ref().map(|default| default.bind(py).clone()),
-                drop_raw_event: settings.drop_raw_event,
-            },
-        }
+    fn settings(&self) -> &Settings {
+        self.settings.get().unwrap_or(&DEFAULTS)
     }
 }
 
-/// Appends one event as one frame.
+/// One event as a frame of Server-Sent Events.
 #[inline]
-fn frame<'py>(
+fn push_sse<'py>(
     writer: &mut Writer,
     event: &Bound<'py, PyAny>,
     options: &Options<'py>,
@@ -88,6 +103,11 @@ fn frame<'py>(
     Ok(())
 }
 
+#[inline]
+fn sse_str<'py>(event: &Bound<'py, PyAny>, options: &Options<'py>) -> PyResult<Bound<'py, PyAny>> {
+    with_writer(|writer| push_sse(writer, event, options), |writer| to_str(event.py(), writer))
+}
+
 #[pymethods]
 impl EventEncoder {
     #[new]
@@ -96,58 +116,83 @@ impl EventEncoder {
         Self { settings: OnceLock::new() }
     }
 
-    #[pyo3(signature = (accept=None, *, default=None, drop_raw_event=false))]
+    #[pyo3(signature = (
+        accept=None, *, default=None, drop_raw_event=false, protobuf_on_wildcard=false
+    ))]
     fn __init__(
         &self,
         accept: Option<&Bound<'_, PyAny>>,
         default: Option<Py<PyAny>>,
         drop_raw_event: bool,
+        protobuf_on_wildcard: bool,
     ) {
-        let _ = accept;
+        // The official encoder takes no notice of the argument; what is no header asks nothing.
+        let accept: Option<String> = accept.and_then(|accept| accept.extract().ok());
+        let format =
+            accept.as_deref().map_or(Format::Sse, |accept| negotiate(accept, protobuf_on_wildcard));
+        let settings = Settings { accept, default, drop_raw_event, protobuf_on_wildcard, format };
         // A second call of `__init__` changes nothing.
-        let _ = self.settings.set(Settings { default, drop_raw_event });
+        let _ = self.settings.set(settings);
     }
 
-    /// The keyword arguments of `__init__`, for copying and pickling.
+    /// The arguments of `__init__`, for copying and pickling.
     #[getter]
     fn _settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Settings { accept, default, drop_raw_event, protobuf_on_wildcard, format: _ } =
+            self.settings();
         let settings = PyDict::new(py);
-        if let Some(set) = self.settings.get() {
-            settings.set_item(intern!(py, "default"), &set.default)?;
-            settings.set_item(intern!(py, "drop_raw_event"), set.drop_raw_event)?;
-        }
+        settings.set_item(intern!(py, "accept"), accept)?;
+        settings.set_item(intern!(py, "default"), default)?;
+        settings.set_item(intern!(py, "drop_raw_event"), drop_raw_event)?;
+        settings.set_item(intern!(py, "protobuf_on_wildcard"), protobuf_on_wildcard)?;
         Ok(settings)
     }
 
     /// A `default` hook that refers to its encoder makes a cycle. The hook's end of it is cleared
     /// by its owner.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self.settings.get() {
-            Some(Settings { default: Some(default), .. }) => visit.call(default),
-            _ => Ok(()),
-        }
+        self.settings().default.as_ref().map_or(Ok(()), |default| visit.call(default))
     }
 
+    /// The content type of what `encode` gives: ``text/event-stream``, or the protobuf media type
+    /// in the spelling that the ``Accept`` header has.
     fn get_content_type(&self) -> &'static str {
-        SSE_MEDIA_TYPE
+        self.settings().format.content_type()
     }
 
+    /// One event in the negotiated format: the text of an SSE frame, or the bytes of a protobuf
+    /// frame.
+    ///
+    /// Args:
+    ///     event: An event model, or a wire dict.
+    ///
+    /// Raises:
+    ///     EncodeError: If it is neither, or cannot be written. (Of a model that JSON cannot carry,
+    ///         pydantic's own error.)
     #[pyo3(signature = (event))]
     fn encode<'py>(
         &self,
         py: Python<'py>,
         event: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.encode_sse(py, event)
+        let settings = self.settings();
+        match settings.format {
+            Format::Sse => sse_str(event, &settings.options(py)),
+            Format::Protobuf(_) => Ok(self.encode_protobuf(py, event)?.into_any()),
+        }
     }
 
+    /// One event as the text of an SSE frame, whatever was negotiated.
+    ///
+    /// Raises:
+    ///     EncodeError: As `encode`.
     #[pyo3(signature = (event))]
     fn encode_sse<'py>(
         &self,
         py: Python<'py>,
         event: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        with_writer(|writer| frame(writer, event, &self.options(py)), |writer| to_str(py, writer))
+        sse_str(event, &self.settings().options(py))
     }
 
     /// What the official `encode` calls; subclasses of it override this.
@@ -160,29 +205,65 @@ impl EventEncoder {
         self.encode_sse(py, event)
     }
 
+    /// One event in the negotiated format, always as bytes.
+    ///
+    /// Raises:
+    ///     EncodeError: As `encode`.
     #[pyo3(signature = (event))]
     fn encode_binary<'py>(
         &self,
         py: Python<'py>,
         event: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        with_writer(
-            |writer| frame(writer, event, &self.options(py)),
-            |writer| Ok(PyBytes::new(py, &writer.bytes)),
-        )
+        let settings = self.settings();
+        match settings.format {
+            Format::Sse => with_writer(
+                |writer| push_sse(writer, event, &settings.options(py)),
+                |writer| Ok(PyBytes::new(py, &writer.bytes)),
+            ),
+            Format::Protobuf(_) => self.encode_protobuf(py, event),
+        }
     }
 
+    /// One event as a protobuf frame, whatever was negotiated: its length as four bytes,
+    /// big-endian, and the `ag_ui.Event` message.
+    ///
+    /// Raises:
+    ///     EncodeError: For what is no event, and for what the protobuf wire cannot carry; see
+    ///         :func:`agui_codec.proto.encode`.
+    #[pyo3(signature = (event))]
+    fn encode_protobuf<'py>(
+        &self,
+        py: Python<'py>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        proto::encode(py, event, &self.settings().options(py), true)
+    }
+
+    /// Events in the negotiated format, one frame behind the other.
+    ///
+    /// Args:
+    ///     events: An iterable of event models and wire dicts.
+    ///
+    /// Raises:
+    ///     EncodeError: As `encode`; then nothing is returned.
     #[pyo3(signature = (events))]
     fn encode_many<'py>(
         &self,
         py: Python<'py>,
         events: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let settings = self.settings();
+        let options = settings.options(py);
         with_writer(
             |writer| {
-                let options = self.options(py);
                 for event in events.try_iter()? {
-                    frame(writer, &event?, &options)?;
+                    match settings.format {
+                        Format::Sse => push_sse(writer, &event?, &options)?,
+                        Format::Protobuf(_) => {
+                            proto::push_frame(py, &event?, &options, &mut writer.bytes)?;
+                        }
+                    }
                 }
                 Ok(())
             },
@@ -191,6 +272,23 @@ impl EventEncoder {
     }
 }
 
+/// One event as a JSON document, without framing.
+///
+/// Args:
+///     event: An event model, whose document is that of ``model_dump_json(by_alias=True)``. Or a
+///         *wire dict*: its keys are those of the protocol, or the snake_case names of described
+///         fields (``messageId`` wins over ``message_id`` if both are there); ``type`` may be the
+///         member of ``EventType``. Optional described fields that are None are left out; None
+///         inside payloads stays. Unknown keys and types pass through, and values are not checked
+///         against their declared types: a codec forwards.
+///
+/// Returns:
+///     The document, as UTF-8.
+///
+/// Raises:
+///     EncodeError: For an object that is neither, a dict without ``type``, a value in a dict that
+///         JSON cannot carry, or nesting deeper than ``MAX_DEPTH``; its ``path`` says where. For
+///         models the error is pydantic's own (``PydanticSerializationError``).
 #[pyfunction]
 #[pyo3(signature = (event, /))]
 pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
@@ -223,7 +321,7 @@ pub fn official_encode<'py>(
     if let Some(ours) = ours {
         return ours.cast::<EventEncoder>()?.get().encode(py, event);
     }
-    with_writer(|writer| frame(writer, event, &Options::default()), |writer| to_str(py, writer))
+    sse_str(event, &Options::default())
 }
 
 /// `BaseModel.model_dump_json` of the SDK's events. With exactly `by_alias=True` it is ours.

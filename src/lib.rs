@@ -1,5 +1,6 @@
 //! The native half of `agui_codec`: what Python can see of it.
 
+mod accept;
 mod capi;
 mod decoder;
 mod deviation;
@@ -40,7 +41,7 @@ mod _native {
     #[pymodule_export]
     const MAX_DEPTH: u32 = super::json::MAX_DEPTH;
     #[pymodule_export]
-    const SSE_MEDIA_TYPE: &str = super::encoder::SSE_MEDIA_TYPE;
+    const SSE_MEDIA_TYPE: &str = super::accept::SSE;
     #[pymodule_export]
     use super::sse::{SSEParser, ServerSentEvent};
     /// The version of the crate, and so of the package.

@@ -35,6 +35,7 @@ from agui_codec._native import (
     create_patch,
     downgrade_input,
     enforce_input,
+    make_event,
     to_json,
     upgrade_input,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "expand_chunks",
     "install",
     "iter_events",
+    "make_event",
     "proto",
     "read_events",
     "state_delta_event",

@@ -11,26 +11,31 @@ __all__ = ["AGUI_MEDIA_TYPE", "EventEncoder"]
 
 
 class EventEncoder(_native.EventEncoder, _OfficialEventEncoder):
-    """Encodes AG-UI events as Server-Sent Events, as ``ag_ui.encoder.EventEncoder`` does.
+    """Encodes AG-UI events for a client, in the format that its ``Accept`` header asks for.
 
-    For every event model the text is exactly that of the official encoder; events, values and
-    errors that this package does not handle itself are handed to pydantic whole. An event may
-    also be a *wire dict*, with the camelCase keys of the protocol or the snake_case names of its
-    fields; see :func:`agui_codec.to_json` for what is then written.
+    As Server-Sent Events the text of an event model is exactly that of the official
+    ``ag_ui.encoder.EventEncoder``; events, values and errors that this package does not handle
+    itself are handed to pydantic whole. As protobuf the bytes are exactly those of
+    ``@ag-ui/encoder``. An event may also be a *wire dict*, with the camelCase keys of the protocol
+    or the snake_case names of its fields; see :func:`agui_codec.to_json` for what is then written.
 
     The methods are native and bound without a Python frame. One encoder may be used from several
     threads, and again after an error.
 
     Args:
-        accept: The ``Accept`` header of the request. Not read yet: the content type is always
-            ``text/event-stream``.
+        accept: The ``Accept`` header of the request. Protobuf is chosen if the header names its
+            media type, ``application/vnd.ag-ui.event+proto`` or the older ``application/x-ag-ui``,
+            with a ``q`` above 0; else, and for None or what is no str, Server-Sent Events. Which of
+            them the header prefers is not asked (AG-UI: relative ``q`` values are not compared).
         default: Called with a value that JSON cannot carry; what it returns is written in its
             place. Without it such a value raises.
         drop_raw_event: Leave ``rawEvent`` out of every event.
+        protobuf_on_wildcard: Take ``*/*`` and ``application/*`` for protobuf, as the AG-UI 1.0 text
+            recommends. Not the default: plain HTTP clients send ``*/*`` and cannot read frames.
 
     Raises:
         EncodeError: From the encoding methods, for an object that is neither an event model nor
-            a dict, or a dict that JSON cannot carry. For models the error is pydantic's own
+            a dict, or one that cannot be written. For models in JSON the error is pydantic's own
             (``PydanticSerializationError``).
     """
 

@@ -59,7 +59,13 @@ def install() -> None:
             (_Official, "_encode_sse"): _delegate("encode_sse"),
             (BaseEvent, "model_dump_json"): _native.model_dump_json,
         }
-        for name in ("encode_sse", "encode_binary", "encode_many", "get_content_type"):
+        for name in (
+            "encode_sse",
+            "encode_binary",
+            "encode_protobuf",
+            "encode_many",
+            "get_content_type",
+        ):
             patches[_Official, name] = _delegate(name)
         for (cls, name), value in patches.items():
             _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
