@@ -1,18 +1,87 @@
-"""Random event streams: mostly legal runs, and now and then one fault.
+"""Event streams for tests: random ones, and what a stage makes of one.
 
-``stream(seed)`` is a list of wire dicts, the same for the same seed. A legal stream has one to three
-runs on one thread, with subagents, parallel calls, chunks, reasoning, steps, state, activities and
-replayed history; ``stream(seed, faulty=True)`` has one thing wrong with it (which may happen to be
-legal: the judge is the verifier, not this file).
+``stream(seed)`` is a list of wire dicts, the same for the same seed. A legal stream has one to
+three runs on one thread, with subagents, parallel calls, chunks, reasoning, steps, state,
+activities and replayed history; ``stream(seed, faulty=True)`` has one thing wrong with it (which
+may happen to be legal: the judge is the verifier, not this file).
 """
 
 from __future__ import annotations
 
 import copy
+import json
+import os
 import random
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import pytest
+from ag_ui.core import Event as SdkEvent
+from pydantic import TypeAdapter
+
+from agui_codec import AGUIError
+
 Event = dict[str, Any]
+
+INTEROP = Path(__file__).parent / "interop"
+ADAPTER: TypeAdapter[Any] = TypeAdapter(SdkEvent)
+
+
+def models(events: list[Event]) -> list[Any]:
+    """The events as models of the SDK."""
+    return [ADAPTER.validate_python(event) for event in events]
+
+
+def wire(events: list[Any]) -> list[Event]:
+    """Events as the wire dicts that they are written as."""
+    return [
+        event
+        if isinstance(event, dict)
+        else json.loads(event.model_dump_json(by_alias=True))
+        for event in events
+    ]
+
+
+def feed_all(stage: Any, events: list[Any]) -> tuple[list[Any], AGUIError | None]:
+    """What a stage gives for a stream that has not ended, and the error that stopped it."""
+    output: list[Any] = []
+    for event in events:
+        try:
+            output += stage.feed(event)
+        except AGUIError as error:
+            return output, error
+    return output, None
+
+
+def run(*kinds: str | Event) -> list[Event]:
+    """A run around some events."""
+    return [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        *[{"type": kind} if isinstance(kind, str) else kind for kind in kinds],
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+
+
+def oracle(script: str, lines: list[Any]) -> list[Any]:
+    """The answers of a script in ``tests/interop``, one process for all of them."""
+    node = shutil.which("node")
+    if node is None or not (INTEROP / "node_modules").is_dir():
+        if os.environ.get("AGUI_CODEC_REQUIRE_NODE") == "1":
+            raise FileNotFoundError("Node, or the packages of tests/interop")
+        pytest.skip("Node, or the packages of tests/interop, are missing")
+    result = subprocess.run(
+        [node, str(INTEROP / script)],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(answers) == len(lines)
+    return answers
 
 
 class Producer:

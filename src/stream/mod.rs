@@ -96,6 +96,8 @@ fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = model.py();
     let options = PyDict::new(py);
     options.set_item(intern!(py, "by_alias"), true)?;
+    // What is wrong with the model is for the stage to say.
+    options.set_item(intern!(py, "warnings"), false)?;
     let dumped = model.call_method(intern!(py, "model_dump"), (), Some(&options))?;
     Ok(dumped.cast_into()?)
 }
