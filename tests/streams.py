@@ -37,9 +37,7 @@ def models(events: list[Event]) -> list[Any]:
 def wire(events: list[Any]) -> list[Event]:
     """Events as the wire dicts that they are written as."""
     return [
-        event
-        if isinstance(event, dict)
-        else json.loads(event.model_dump_json(by_alias=True))
+        event if isinstance(event, dict) else json.loads(event.model_dump_json(by_alias=True))
         for event in events
     ]
 

@@ -12,10 +12,10 @@ from typing import Any
 import jsonschema
 import pytest
 from ag_ui.core import MessagesSnapshotEvent, RunAgentInput, TextMessageEndEvent
-from conftest import corpus_files, shared_corpus
-from streams import ADAPTER, Event, feed_all, models, oracle, stream
 
 from agui_codec import AGUIError, Deviation, EnforcementError, EventEnforcer, enforce_input
+from conftest import corpus_files, shared_corpus
+from streams import ADAPTER, Event, feed_all, models, oracle, stream
 
 
 def enforce(event: Any) -> tuple[Any, list[Deviation]]:
@@ -341,7 +341,9 @@ def test_the_wire_spells_keys_as_the_protocol_does() -> None:
     """A snake_case key is an unknown one on the wire, and the deviation says what it was meant."""
     seen: list[Deviation] = []
     with pytest.raises(EnforcementError) as caught:
-        EventEnforcer(on_deviation=seen.append).feed({"type": "TEXT_MESSAGE_END", "message_id": "m"})
+        EventEnforcer(on_deviation=seen.append).feed(
+            {"type": "TEXT_MESSAGE_END", "message_id": "m"}
+        )
     assert caught.value.path == "messageId"
     _, [one] = enforce(message(subagent_run_id="s"))
     assert "subagentRunId" in one.detail

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from streams import Event, feed_all, models, stream, wire
 
 from agui_codec import ChunkExpander, Deviation, SequenceError, expand_chunks
+from streams import Event, feed_all, models, stream, wire
 
 
 def text(messageId: str | None = None, delta: str | None = None, **rest: Any) -> Event:

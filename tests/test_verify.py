@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from streams import Event, feed_all, models, oracle, stream
 
 from agui_codec import ChunkExpander, EventVerifier, SequenceError, verify_events
+from streams import Event, feed_all, models, oracle, stream
 
 RUN: Event = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
 DONE: Event = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
@@ -200,7 +200,9 @@ def test_a_refused_event_is_as_if_it_had_not_been_fed() -> None:
     verifier.feed(text("END"))
     with pytest.raises(SequenceError, match="message 'x'"):
         verifier.feed(
-            event("MESSAGES_SNAPSHOT", messages=[{"id": "x", "role": "user", "subagentRunId": None}])
+            event(
+                "MESSAGES_SNAPSHOT", messages=[{"id": "x", "role": "user", "subagentRunId": None}]
+            )
         )
     verifier.feed(DONE)
     assert verifier.close() == []

@@ -120,7 +120,6 @@ impl LegacyUpgrader {
                 })?;
             }
             Some(EventKind::RunStarted) => {
-                (self.span, self.message) = (None, None);
                 let echo = draft.get("input")?.and_then(|echo| echo.cast_into::<PyDict>().ok());
                 if let Some(echo) = echo
                     && let Some(upgraded) = input::upgrade(&echo, "input", &mut notes)?
