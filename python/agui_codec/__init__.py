@@ -51,7 +51,13 @@ from agui_codec.decoder import (
 from agui_codec.encoder import AGUI_MEDIA_TYPE, EventEncoder
 from agui_codec.install import install, uninstall
 from agui_codec.state import state_delta_event
-from agui_codec.stream import athrough, expand_chunks, through, verify_events
+from agui_codec.stream import (
+    athrough,
+    client_pipeline,
+    expand_chunks,
+    through,
+    verify_events,
+)
 
 if DEBUG_BUILD:
     warnings.warn(
@@ -91,6 +97,7 @@ __all__ = [
     "aiter_events",
     "apply_patch",
     "athrough",
+    "client_pipeline",
     "create_patch",
     "decode_event",
     "downgrade_input",

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agui_codec._native import ChunkExpander, EventVerifier, Pipeline
+from agui_codec._native import (
+    SSE_MEDIA_TYPE,
+    ChunkExpander,
+    EventDecoder,
+    EventEnforcer,
+    EventVerifier,
+    LegacyUpgrader,
+    Pipeline,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-__all__ = ["athrough", "expand_chunks", "through", "verify_events"]
+    from agui_codec._native import Deviation
+
+__all__ = ["athrough", "client_pipeline", "expand_chunks", "through", "verify_events"]
 
 
 def through(events: Iterable[Any], *stages: Any) -> Iterator[Any]:
@@ -20,7 +30,8 @@ def through(events: Iterable[Any], *stages: Any) -> Iterator[Any]:
     ``close``.
 
     Args:
-        events: What the first stage takes: events, or bytes for a decoder.
+        events: What the first stage takes: events, or bytes for a decoder or a
+            :func:`client_pipeline`.
         *stages: Objects with ``feed`` and ``close``, or callables from an event to an event, None
             or an iterable of events; see :class:`Pipeline`.
 
@@ -119,3 +130,53 @@ def verify_events(events: Iterable[Any]) -> Iterator[Any]:
             its run did.
     """
     return through(events, EventVerifier())
+
+
+def client_pipeline(
+    content_type: str = SSE_MEDIA_TYPE,
+    *middleware: Any,
+    as_dict: bool = False,
+    max_event_bytes: int = 10 * 1024 * 1024,
+    on_deviation: Callable[[Deviation], object] | None = None,
+) -> Pipeline:
+    """All that a client does between the bytes of a response and the events that it can trust.
+
+    Decode, upgrade from older versions, the given middleware, enforce, expand chunks, verify: in
+    this order, so that middleware sees what enforcement is going to remove, and can translate it.
+    All of them work on wire dicts, which can carry what no model can; models come last.
+
+    It is a stage like any other: ``through(chunks, client_pipeline(content_type))`` for the chunks
+    of bytes of a response, ``athrough`` for those of an asynchronous one, or ``feed`` and
+    ``close``.
+
+    Args:
+        content_type: The ``Content-Type`` of the response, parameters and all.
+        *middleware: Callables from an event (a wire dict) to an event, None or an iterable of
+            events; or stages.
+        as_dict: Give wire dicts instead of models of ``ag_ui.core``.
+        max_event_bytes: How large one event may be; see :class:`EventDecoder`.
+        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. Without it they
+            are logged, at WARNING under the name ``agui_codec``.
+
+    Returns:
+        The pipeline, for one stream.
+
+    Raises:
+        AGUIError: For another content type. From ``feed`` and ``close``: DecodeError for bytes
+            that are no event, EnforcementError for an event that is malformed, SequenceError for
+            one that may not stand where it stands.
+    """
+    return Pipeline(
+        EventDecoder(
+            content_type,
+            as_dict=True,
+            max_event_bytes=max_event_bytes,
+            on_deviation=on_deviation,
+        ),
+        LegacyUpgrader(on_deviation=on_deviation),
+        *middleware,
+        EventEnforcer(on_deviation=on_deviation),
+        ChunkExpander(on_deviation=on_deviation),
+        EventVerifier(),
+        as_models=not as_dict,
+    )

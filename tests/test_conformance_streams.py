@@ -1,0 +1,292 @@
+"""Every stream of the conformance corpus, as bytes, through ``client_pipeline``.
+
+All keys of ``expect`` are looked at. Errors and warnings are worded by us: ``SAYS`` has, for each
+wording of the reference client that the corpus quotes, where ours is said and what it contains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agui_codec import (
+    SSE_MEDIA_TYPE,
+    AGUIError,
+    ChunkExpander,
+    Deviation,
+    EncodeError,
+    EventEnforcer,
+    EventVerifier,
+    LegacyUpgrader,
+    Pipeline,
+    athrough,
+    client_pipeline,
+    downgrade_input,
+    proto,
+    through,
+)
+from conftest import corpus_files
+from streams import Event, wire
+
+# What the corpus quotes of the reference client, and what we say instead (a pattern).
+SAYS = {
+    # errors
+    "does not match the open stream's role": "chunk's role 'assistant' disagrees",
+    "does not match the open stream's toolCallName": "chunk's toolCallName 'delete' disagrees",
+    "No active text message found with ID 'orphan-content-m1'": (
+        "no text message 'orphan-content-m1' is open"
+    ),
+    "First TEXT_MESSAGE_CHUNK must have a messageId": (
+        r"\(TEXT_MESSAGE_CHUNK\): the first chunk of a text message has no messageId"
+    ),
+    "First TOOL_CALL_CHUNK must have a toolCallName": (
+        r"\(TOOL_CALL_CHUNK\): the first chunk of a tool call has no toolCallName"
+    ),
+    "two interrupts carrying the id 'i-duplicate-interrupt'": (
+        "two of its interrupts have the id 'i-duplicate-interrupt'"
+    ),
+    "The run has already finished with 'RUN_FINISHED'": "already finished with RUN_FINISHED",
+    "First event must be 'RUN_STARTED'": "first event .* expected RUN_STARTED",
+    "Cannot send 'RUN_STARTED' while a run is still active": (
+        r"\(RUN_STARTED\): the run .* is still active"
+    ),
+    "Cannot send 'RUN_FINISHED' while text messages are still active": (
+        r"\(RUN_FINISHED\): text message 'open-message-at-run-finished-m-1' still open"
+    ),
+    "No active reasoning message found with ID 'm-reasoning-discipline-1'": (
+        "no reasoning message 'm-reasoning-discipline-1' is open"
+    ),
+    'expected \\"reasoning\\"': "role: expected 'reasoning'",
+    "must agree on their runId": "its runId is .* but RUN_STARTED said",
+    "carry the input's threadId": "its threadId is .* but RUN_STARTED said",
+    "carries the input's threadId": "its threadId is .* but the stream is of thread",
+    "that was not started": "was not started",
+    "ended without a terminal event": "ended without a terminal event",
+    "expected object, received array": "outcome: expected an object, got list",
+    "s-run-finished-active-subagent-1": "s-run-finished-active-subagent-1",
+    "s-subagent-finished-unstarted-1": "s-subagent-finished-unstarted-1",
+    "delta": "delta: expected a string",
+    "name": "name: required",
+    "role": "role: expected",
+    # warnings
+    "DROPS non-text parts": "dropped parts that are no text: image",
+    "THINKING_START": "converted the retired THINKING_START",
+    "1.1": "newer than 1.1",
+    "cannot interpret": "cannot interpret",
+    "FUTURE_EVENT": "unknown type FUTURE_EVENT",
+    "/outcome": "^RUN_FINISHED: outcome: removed",
+    "/futureProp": "^TEXT_MESSAGE_CONTENT: futureProp: removed",
+    "Failed to apply state patch": "",
+}
+
+# Keys that are about the conversation and not the stream.
+PENDING = {"messages", "messageCount", "state"}
+# Warnings of the reducer.
+PENDING_WARNINGS = {"Failed to apply state patch"}
+CHECKED = {
+    "outcome",
+    "errorContains",
+    "runError",
+    "eventTypes",
+    "eventTypesAbsent",
+    "eventPaths",
+    "eventAbsentPaths",
+    "warnings",
+    "noWarnings",
+    "request",
+    "requestAbsentPaths",
+}
+
+# Where we differ from what the corpus expects, with the reason. There is nothing.
+DIFFERENCES: dict[str, str] = {}
+
+# Streams that cannot be sent over the binary wire as they are, or not in full, with the reason.
+NOT_BINARY = {
+    "era-0-0-45-thinking-translated": "no retired events",
+    "malformed-known-field-fatal": "no number for a string",
+    "subagent-started-missing-name-fatal": "an absent required string arrives as an empty one",
+    "unknown-event-dropped": "no unknown events",
+    "unknown-outcome-array-fatal": "no array for an outcome",
+    "unknown-property-stripped": "no unknown properties",
+}
+
+
+def sse(events: list[Event]) -> bytes:
+    """The corpus's own documents: nothing of ours has a say in what is sent."""
+    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+
+
+def binary(events: list[Event]) -> bytes:
+    messages = [proto.encode(event) for event in events]
+    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
+
+
+def at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def covers(value: Any, expected: Any) -> bool:
+    """Whether a value has what is expected: objects on the keys named, arrays in full."""
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and all(
+            key in value and covers(value[key], inner) for key, inner in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(expected)
+            and all(covers(one, other) for one, other in zip(value, expected, strict=True))
+        )
+    return type(value) is type(expected) and value == expected
+
+
+def said(what: str, texts: list[str]) -> bool:
+    return any(re.search(SAYS[what], text) for text in texts)
+
+
+def check(case: Any, events: list[Event], error: AGUIError | None, seen: list[Deviation]) -> None:
+    expect = case["expect"]
+    assert set(expect) <= CHECKED | PENDING
+    outcome = "completed" if error is None else "failed"
+    assert outcome == expect["outcome"], error
+    if "errorContains" in expect:
+        assert said(expect["errorContains"], [str(error)]), str(error)
+    kinds = [event["type"] for event in events]
+    if "runError" in expect:
+        assert [event["message"] for event in events if event["type"] == "RUN_ERROR"] == [
+            expect["runError"]
+        ]
+    else:
+        assert "RUN_ERROR" not in kinds
+    if "eventTypes" in expect:
+        assert kinds == expect["eventTypes"]
+    for absent in expect.get("eventTypesAbsent", []):
+        assert absent not in kinds
+    for path, value in expect.get("eventPaths", {}).items():
+        assert covers(at(events, path), value), path
+    for path in expect.get("eventAbsentPaths", []):
+        with pytest.raises(KeyError):
+            at(events, path)
+    request_seen: list[Deviation] = []
+    given = {"threadId": "t", "runId": "r", "messages": [], **case.get("input", {})}
+    peer = case.get("client", {}).get("maxProtocolVersion")
+    request = downgrade_input(given, peer, on_deviation=request_seen.append)
+    assert covers(request, expect.get("request", {})), request
+    for path in expect.get("requestAbsentPaths", []):
+        with pytest.raises(KeyError):
+            at(request, path)
+    warnings = [str(one) for one in (*seen, *request_seen)]
+    for warning in set(expect.get("warnings", [])) - PENDING_WARNINGS:
+        assert said(warning, warnings), warnings
+    if expect.get("noWarnings"):
+        assert warnings == []
+
+
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+async def apieces(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for piece in pieces(data, size):
+        yield piece
+
+
+STREAMS = corpus_files("conformance/streams/*.json")
+SIZES = [1, 7, 1 << 20]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("as_dict", [True, False], ids=["dicts", "models"])
+@pytest.mark.parametrize("path", STREAMS)
+def test_over_sse(path: Path, as_dict: bool, size: int) -> None:
+    case = json.loads(path.read_text("utf-8"))
+    assert path.stem not in DIFFERENCES
+    seen: list[Deviation] = []
+    pipeline = client_pipeline(SSE_MEDIA_TYPE, as_dict=as_dict, on_deviation=seen.append)
+    events, error = [], None
+    try:
+        for event in through(pieces(sse(case["stream"]), size), pipeline):
+            assert isinstance(event, dict) == as_dict
+            events.append(event)
+    except AGUIError as failure:
+        error = failure
+    check(case, wire(events), error, seen)
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_over_sse_asynchronously(path: Path) -> None:
+    case = json.loads(path.read_text("utf-8"))
+    seen: list[Deviation] = []
+    events, errors = [], []
+
+    async def main() -> None:
+        pipeline = client_pipeline(as_dict=True, on_deviation=seen.append)
+        try:
+            async for event in athrough(apieces(sse(case["stream"]), 7), pipeline):
+                events.append(event)
+        except AGUIError as failure:
+            errors.append(failure)
+
+    asyncio.run(main())
+    check(case, events, errors[0] if errors else None, seen)
+
+
+class Frames:
+    """A decoder of the binary transport made of its parts."""
+
+    def __init__(self) -> None:
+        self.frames = proto.FrameReader()
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        return [proto.decode(message, as_dict=True) for message in self.frames.feed(chunk)]
+
+    def close(self) -> list[Event]:
+        return [proto.decode(message, as_dict=True) for message in self.frames.close()]
+
+
+def binary_pipeline(seen: list[Deviation]) -> Pipeline:
+    return Pipeline(
+        Frames(),
+        LegacyUpgrader(on_deviation=seen.append),
+        EventEnforcer(on_deviation=seen.append),
+        ChunkExpander(on_deviation=seen.append),
+        EventVerifier(),
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("path", STREAMS)
+def test_over_protobuf(path: Path, size: int) -> None:
+    case = json.loads(path.read_text("utf-8"))
+    try:
+        data = binary(case["stream"])
+    except EncodeError:
+        assert path.stem in NOT_BINARY
+        return
+    if path.stem in NOT_BINARY:
+        return
+    seen: list[Deviation] = []
+    pipeline = binary_pipeline(seen)
+    events, error = [], None
+    try:
+        events += through(pieces(data, size), pipeline)
+    except AGUIError as failure:
+        error = failure
+    check(case, events, error, seen)
+
+
+def test_the_table_has_nothing_that_the_corpus_does_not_say(shared: Path) -> None:
+    used = set()
+    for path in (shared / "conformance/streams").glob("*.json"):
+        expect = json.loads(path.read_text("utf-8"))["expect"]
+        used |= {expect["errorContains"]} if "errorContains" in expect else set()
+        used |= set(expect.get("warnings", []))
+    assert used == set(SAYS)
