@@ -290,9 +290,10 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("EnforcementError", enforcement)?;
     let sequence = py.get_type::<SequenceError>();
-    for attribute in ["event_index", "event_type", "id", "expected"] {
-        sequence.setattr(attribute, py.None())?;
-    }
+    sequence.setattr("event_index", 0)?;
+    sequence.setattr("event_type", py.None())?;
+    sequence.setattr("id", py.None())?;
+    sequence.setattr("expected", "")?;
     module.add("SequenceError", sequence)?;
     let decode = py.get_type::<DecodeError>();
     decode.setattr("offset", py.None())?;

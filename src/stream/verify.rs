@@ -223,17 +223,11 @@ fn tag_of<'py>(item: &Item<'py>) -> Verdict<Owner<'py>> {
 }
 
 fn tag_str<'py>(tag: &Bound<'py, PyAny>, whose: &str) -> Verdict<Bound<'py, PyString>> {
-    match tag.cast::<PyString>() {
-        Ok(tag) => Ok(capi::plain_str(tag)?),
-        Err(_) => {
-            let what = if tag.is_none() { "null" } else { "no string" };
-            refuse(
-                Some(tag),
-                format!("{whose} subagentRunId is {what}"),
-                "a string, or the field left out",
-            )
-        }
+    if let Ok(tag) = tag.cast::<PyString>() {
+        return Ok(capi::plain_str(tag)?);
     }
+    let what = if tag.is_none() { "null" } else { "no string" };
+    refuse(Some(tag), format!("{whose} subagentRunId is {what}"), "a string, or the field left out")
 }
 
 /// Whether a tag agrees with the owner of what the event is about. No tag always does.
@@ -398,11 +392,10 @@ impl EventVerifier {
                     "RUN_FINISHED or RUN_ERROR first",
                 )
             }
-            Phase::Empty if starts || errs => Ok(()),
+            Phase::Empty | Phase::Finished if starts || errs => Ok(()),
             Phase::Empty => {
                 refuse(None, "the first event of a stream starts a run", "RUN_STARTED or RUN_ERROR")
             }
-            Phase::Finished if starts || errs => Ok(()),
             Phase::Finished => refuse(
                 run(py).as_ref(),
                 "the run has already finished with RUN_FINISHED",

@@ -81,7 +81,9 @@ impl Judge {
         let mut own: Option<Bound<'py, PyDict>> = None;
         while let Some((key, value)) = items.next() {
             let Ok(key) = key.cast_exact::<PyString>() else {
-                return Err(self.malformed(&[], format!("the key {} is no string", quoted(&key))));
+                return Err(self
+                    .malformed(&[], format!("the key {} is no string", quoted(&key)))
+                    .into());
             };
             let judged = match plan.find(&key, expected, Spelling::Wire) {
                 Some(at) => {
@@ -121,13 +123,13 @@ impl Judge {
                 edited.map_err(|error| self.failed(&error))?;
             }
             if !items.unchanged() {
-                return Err(self.malformed(&[], "it changed while it was read"));
+                return Err(self.malformed(&[], "it changed while it was read").into());
             }
         }
         let missing = plan.required & !seen;
         if missing != 0 {
             let alias: &'static str = &plan.fields[missing.trailing_zeros() as usize].alias_text;
-            return Err(self.malformed(&[Step::Field(alias)], "required, but missing"));
+            return Err(self.malformed(&[Step::Field(alias)], "required, but missing").into());
         }
         Ok(own.map_or(Judged::Keep, |own| Judged::Replace(own.into_any())))
     }
@@ -170,9 +172,10 @@ impl Judge {
             && plan.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
         {
             self.path.push(Step::Field("encryptedValueType"));
-            let judged = match value.is_none() && self.none_is_absence {
-                true => Ok(Judged::Absent),
-                false => self.value(&Shape::Str, value),
+            let judged = if value.is_none() && self.none_is_absence {
+                Ok(Judged::Absent)
+            } else {
+                self.value(&Shape::Str, value)
             };
             self.path.pop();
             return judged;
@@ -199,9 +202,9 @@ impl Judge {
             Shape::JsonPointer => match value.cast::<PyString>() {
                 Ok(pointer) if is_json_pointer(&pointer.to_string_lossy()) => true,
                 Ok(_) => {
-                    return Err(
-                        self.malformed(&[], format!("{} is no JSON Pointer", quoted(value)))
-                    );
+                    return Err(self
+                        .malformed(&[], format!("{} is no JSON Pointer", quoted(value)))
+                        .into());
                 }
                 Err(_) => false,
             },
@@ -213,7 +216,7 @@ impl Judge {
                 if text.is_ok_and(|text| choices.iter().any(|(choice, _)| **choice == *text)) {
                     true
                 } else {
-                    return Err(self.no_choice(choices, value));
+                    return Err(self.no_choice(choices, value).into());
                 }
             }
             Shape::Nullable(_) if value.is_none() => {
@@ -234,7 +237,7 @@ impl Judge {
             }
             Shape::StrOrList(_) => false,
         };
-        if fits { Ok(Judged::Keep) } else { Err(self.misfit(shape, value)) }
+        if fits { Ok(Judged::Keep) } else { Err(self.misfit(shape, value).into()) }
     }
 
     fn int<'py>(&mut self, bounds: &Bounds, value: &Bound<'py, PyAny>) -> Verdict<'py> {
@@ -245,27 +248,25 @@ impl Judge {
         // An integral number is an integer to JSON however it is written: 2.0, too.
         let whole = match value.cast::<PyInt>() {
             Ok(_) if value.is_instance_of::<PyBool>() => {
-                return Err(
-                    self.malformed(&[], format!("expected an integer, got {}", describe(value)))
-                );
+                return Err(self
+                    .malformed(&[], format!("expected an integer, got {}", describe(value)))
+                    .into());
             }
             Ok(int) => capi::int_as_i64(int),
             Err(_) => match value.cast::<PyFloat>().map(capi::float_value) {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "it saturates, and is compared"
-                )]
+                // The cast saturates, and is compared with the bounds.
                 Ok(float) if float.fract() == 0.0 => Some(float as i64),
                 _ => {
-                    return Err(self
-                        .malformed(&[], format!("expected an integer, got {}", describe(value))));
+                    return Err(self.misfit(&Shape::Int(Bounds::None), value).into());
                 }
             },
         };
         if whole.is_some_and(|whole| (low..=high).contains(&whole)) {
             return Ok(Judged::Keep);
         }
-        Err(self.malformed(&[], format!("{} is not between {low} and {high}", quoted(value))))
+        Err(self
+            .malformed(&[], format!("{} is not between {low} and {high}", quoted(value)))
+            .into())
     }
 
     fn model<'py>(
@@ -280,7 +281,7 @@ impl Judge {
             }
             (Ok(_), None) => Ok(Judged::Keep),
             (Err(_), _) if is_clean_model(value) => Ok(Judged::Keep),
-            (Err(_), _) => Err(self.misfit(shape, value)),
+            (Err(_), _) => Err(self.misfit(shape, value).into()),
         }
     }
 
@@ -292,20 +293,21 @@ impl Judge {
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
         let Ok(dict) = value.cast::<PyDict>() else {
-            return match is_clean_model(value) {
-                true => Ok(Judged::Keep),
-                false => Err(self.misfit(shape, value)),
+            return if is_clean_model(value) {
+                Ok(Judged::Keep)
+            } else {
+                Err(self.misfit(shape, value).into())
             };
         };
         let key = discriminator.bind(value.py());
         let name = || Step::Field(tag_name(choices));
         // Without a tag it is no member of a later version, but a broken one of this.
         let Some(tag) = capi::dict_get(dict, key) else {
-            return Err(self.malformed(&[name()], "required, but missing"));
+            return Err(self.malformed(&[name()], "required, but missing").into());
         };
         if !tag.is_instance_of::<PyString>() {
             let reason = format!("expected a string, got {}", describe(&tag));
-            return Err(self.malformed(&[name()], reason));
+            return Err(self.malformed(&[name()], reason).into());
         }
         if let Some(cell) = Registry::choice(choices, &tag) {
             return cell.plan.get().map_or(Ok(Judged::Keep), |plan| self.object(dict, plan));
@@ -322,7 +324,7 @@ impl Judge {
         if identified {
             let id = capi::dict_get(dict, &PyString::intern(value.py(), "id"));
             if !id.is_some_and(|id| id.is_instance_of::<PyString>()) {
-                return Err(self.malformed(&[Step::Field("id")], "expected a string"));
+                return Err(self.malformed(&[Step::Field("id")], "expected a string").into());
             }
         }
         Ok(Judged::Drop)
@@ -335,10 +337,10 @@ impl Judge {
         shape: &'static Shape,
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
-        let Ok(list) = value.cast::<PyList>() else { return Err(self.misfit(shape, value)) };
+        let Ok(list) = value.cast::<PyList>() else { return Err(self.misfit(shape, value).into()) };
         let len = list.len();
         if len < min {
-            return Err(self.malformed(&[], format!("expected at least {min}, got {len}")));
+            return Err(self.malformed(&[], format!("expected at least {min}, got {len}")).into());
         }
         let mut own: Option<Bound<'py, PyList>> = None;
         for (index, value) in list.iter().enumerate() {
@@ -393,26 +395,22 @@ impl Judge {
     }
 
     #[cold]
-    fn malformed(&self, last: &[Step], reason: impl Into<String>) -> Box<Malformed> {
-        Box::new(Malformed { path: self.text(last), reason: reason.into() })
+    fn malformed(&self, last: &[Step], reason: impl Into<String>) -> Malformed {
+        Malformed { path: self.text(last), reason: reason.into() }
     }
 
     #[cold]
-    fn failed(&self, error: &PyErr) -> Box<Malformed> {
+    fn failed(&self, error: &PyErr) -> Malformed {
         self.malformed(&[], error.to_string())
     }
 
     #[cold]
-    fn misfit(&self, shape: &Shape, value: &Bound<'_, PyAny>) -> Box<Malformed> {
+    fn misfit(&self, shape: &Shape, value: &Bound<'_, PyAny>) -> Malformed {
         self.malformed(&[], format!("expected {}, got {}", noun(shape), describe(value)))
     }
 
     #[cold]
-    fn no_choice(
-        &self,
-        choices: &[(Box<str>, Py<PyAny>)],
-        value: &Bound<'_, PyAny>,
-    ) -> Box<Malformed> {
+    fn no_choice(&self, choices: &[(Box<str>, Py<PyAny>)], value: &Bound<'_, PyAny>) -> Malformed {
         let choices: Vec<_> = choices.iter().map(|(choice, _)| format!("'{choice}'")).collect();
         let expected = choices.join(" or ");
         self.malformed(&[], format!("expected {expected}, got {}", quoted(value)))
@@ -480,7 +478,7 @@ pub fn is_clean_model(model: &Bound<'_, PyAny>) -> bool {
     let py = model.py();
     let extra = capi::slot(registry.extra.bind(py), model);
     let no_extra = extra.is_some_and(|extra| {
-        extra.is_none() || extra.cast::<PyDict>().is_ok_and(|extra| extra.is_empty())
+        extra.is_none() || extra.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty)
     });
     let Some(fields) = capi::instance_dict(model).filter(|_| no_extra) else { return false };
     let mut judge = Judge::default();

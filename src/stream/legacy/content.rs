@@ -184,7 +184,7 @@ pub fn flatten<'py>(
             dropped.push(kind.unwrap_or_else(|| quoted(&part)));
             continue;
         }
-        let text = part.get_item("text").ok().filter(|text| text.is_instance_of::<PyString>());
+        let text = part.get_item("text").ok().filter(PyAnyMethods::is_instance_of::<PyString>);
         let Some(text) = text else { return Ok(None) };
         texts.append(text)?;
     }

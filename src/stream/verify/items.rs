@@ -139,55 +139,52 @@ impl EventVerifier {
         let Some(id) = tag else {
             return refuse(None, "it has no subagentRunId", "one");
         };
-        match kind {
-            EventKind::SubagentStarted => {
-                id_of(item, &keys.name)?;
-                if self.subagents.has(&id) {
-                    return refuse(
-                        Some(&id),
-                        format!("the subagent {} is already active", quoted(&id)),
-                        "SUBAGENT_FINISHED or SUBAGENT_ERROR of it first",
-                    );
-                }
-                if self.closed_subagents.has(&id) {
-                    return refuse(
-                        Some(&id),
-                        format!("the subagent {} has already ended in this run", quoted(&id)),
-                        "another id for another invocation",
-                    );
-                }
-                if let Some(parent) = item.view.read(&keys.parent_subagent_run_id) {
-                    let known = match parent.cast::<PyString>() {
-                        Ok(parent) => {
-                            let parent = capi::plain_str(parent)?;
-                            self.subagents.has(&parent) || self.closed_subagents.has(&parent)
-                        }
-                        Err(_) => false,
-                    };
-                    if !known {
-                        return refuse(
-                            Some(&parent),
-                            format!("its parent subagent {} was not started", quoted(&parent)),
-                            "SUBAGENT_STARTED of the parent first",
-                        );
+        if kind == EventKind::SubagentStarted {
+            id_of(item, &keys.name)?;
+            if self.subagents.has(&id) {
+                return refuse(
+                    Some(&id),
+                    format!("the subagent {} is already active", quoted(&id)),
+                    "SUBAGENT_FINISHED or SUBAGENT_ERROR of it first",
+                );
+            }
+            if self.closed_subagents.has(&id) {
+                return refuse(
+                    Some(&id),
+                    format!("the subagent {} has already ended in this run", quoted(&id)),
+                    "another id for another invocation",
+                );
+            }
+            if let Some(parent) = item.view.read(&keys.parent_subagent_run_id) {
+                let known = match parent.cast::<PyString>() {
+                    Ok(parent) => {
+                        let parent = capi::plain_str(parent)?;
+                        self.subagents.has(&parent) || self.closed_subagents.has(&parent)
                     }
-                }
-                self.subagents.insert(&id)?;
-            }
-            _ => {
-                if kind == EventKind::SubagentError {
-                    id_of(item, &keys.message)?;
-                }
-                if !self.subagents.has(&id) {
+                    Err(_) => false,
+                };
+                if !known {
                     return refuse(
-                        Some(&id),
-                        format!("no subagent {} is active", quoted(&id)),
-                        "SUBAGENT_STARTED of it first",
+                        Some(&parent),
+                        format!("its parent subagent {} was not started", quoted(&parent)),
+                        "SUBAGENT_STARTED of the parent first",
                     );
                 }
-                self.subagents.remove(&id)?;
-                self.closed_subagents.insert(&id)?;
             }
+            self.subagents.insert(&id)?;
+        } else {
+            if kind == EventKind::SubagentError {
+                id_of(item, &keys.message)?;
+            }
+            if !self.subagents.has(&id) {
+                return refuse(
+                    Some(&id),
+                    format!("no subagent {} is active", quoted(&id)),
+                    "SUBAGENT_STARTED of it first",
+                );
+            }
+            self.subagents.remove(&id)?;
+            self.closed_subagents.insert(&id)?;
         }
         Ok(())
     }
