@@ -218,6 +218,14 @@ def test_subclasses_keep_what_they_override(name: str) -> None:
         assert encoder.encode(EVENT) == prefix + FRAME
 
 
+@pytest.mark.parametrize("cls", [Official, Plain, Numbered, Silent])
+def test_the_content_type_is_that_of_what_is_sent(cls: type[Any], installed: None) -> None:
+    for accept in (None, "text/event-stream", agui_codec.AGUI_MEDIA_TYPE):
+        encoder = cls() if cls is Silent else cls(accept)
+        is_text = isinstance(encoder.encode(EVENT), str)
+        assert is_text == (encoder.get_content_type() == "text/event-stream")
+
+
 def test_subclasses_that_override_nothing_are_fast(installed: None) -> None:
     for make in (Plain, Silent):
         encoder = make()
