@@ -1,0 +1,245 @@
+"""The decoder over protobuf and JSON Lines, and recordings of each."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agui_codec import (
+    AGUIError,
+    DecodeError,
+    Deviation,
+    EventDecoder,
+    FrameTooLargeError,
+    TruncatedStreamError,
+    UnknownEventError,
+    decode_event,
+    proto,
+    read_events,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+PROTOBUF = "application/vnd.ag-ui.event+proto"
+JSONL = "application/x-ndjson"
+
+EVENTS: list[dict[str, Any]] = [
+    {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+    {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"},
+    {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "çš漢😀"},
+    {"type": "STATE_SNAPSHOT", "snapshot": {"a": [1, None, {"b": "x" * 300}]}},
+    {"type": "TEXT_MESSAGE_END", "messageId": "m"},
+    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+]
+# Field 99 of the envelope, a message: an event from the future.
+FUTURE = b"\xfa\x06\x02\x08\x01"
+
+
+def frame(message: bytes) -> bytes:
+    return len(message).to_bytes(4, "big") + message
+
+
+STREAMS = {
+    PROTOBUF: b"".join(frame(proto.encode(event)) for event in EVENTS),
+    JSONL: b"\n".join(json.dumps(event).encode() for event in EVENTS) + b"\r\n\n",
+}
+
+
+def decode(content_type: str, chunks: Iterable[bytes], **options: Any) -> list[Any]:
+    decoder = EventDecoder(content_type, **options)
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    return events + decoder.close()
+
+
+def split(stream: bytes, size: int) -> Iterable[bytes]:
+    return (stream[at : at + size] for at in range(0, len(stream), size))
+
+
+@pytest.mark.parametrize("content_type", STREAMS)
+class TestBoth:
+    @pytest.mark.parametrize("as_dict", [True, False])
+    def test_chunking_independence(self, content_type: str, as_dict: bool) -> None:
+        stream = STREAMS[content_type]
+        expected = [decode_event(json.dumps(event), as_dict=as_dict) for event in EVENTS]
+        assert decode(content_type, [stream], as_dict=as_dict) == expected
+        for cut in range(len(stream) + 1):
+            assert decode(content_type, [stream[:cut], stream[cut:]], as_dict=as_dict) == expected
+        assert decode(content_type, split(stream, 1), as_dict=as_dict) == expected
+
+    @given(cuts=st.lists(st.integers(0, 900)))
+    def test_random_cuts(self, content_type: str, cuts: list[int]) -> None:
+        stream = STREAMS[content_type]
+        edges = [0, *sorted(cuts), len(stream)]
+        pieces = [stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        assert decode(content_type, pieces, as_dict=True) == EVENTS
+
+    def test_parameters_of_the_content_type(self, content_type: str) -> None:
+        for spelling in (content_type.upper(), f"{content_type}; x=y", f" {content_type} ;"):
+            assert decode(spelling, [STREAMS[content_type]], as_dict=True) == EVENTS
+
+    def test_each_event_with_its_last_byte(self, content_type: str) -> None:
+        stream = STREAMS[content_type]
+        decoder = EventDecoder(content_type, as_dict=True)
+        got: list[Any] = []
+        for at in range(len(stream)):
+            got += decoder.feed(stream[at : at + 1])
+            assert got == decode(content_type, [stream[: at + 1]], as_dict=True)[: len(got)] if (
+                at % 50 == 0 and content_type == JSONL
+            ) else True
+        assert got == EVENTS
+
+    def test_many_in_one_chunk(self, content_type: str) -> None:
+        stream = STREAMS[content_type] * 3000
+        events = EventDecoder(content_type, as_dict=True, max_event_bytes=500).feed(stream)
+        assert len(events) == 3000 * len(EVENTS)
+
+
+def test_the_older_spelling() -> None:
+    assert decode("application/x-ag-ui", [STREAMS[PROTOBUF]], as_dict=True) == EVENTS
+
+
+class TestProtobuf:
+    def test_offsets_of_errors(self) -> None:
+        bad = frame(b"\x0a\x02\x0a\xff")
+        stream = STREAMS[PROTOBUF] + bad + STREAMS[PROTOBUF]
+        caught = []
+        for chunks in ([stream], split(stream, 1), split(stream, 64)):
+            decoder = EventDecoder(PROTOBUF, as_dict=True)
+            events = []
+            with pytest.raises(DecodeError, match="event 6: ") as error:
+                for chunk in [*chunks, b""]:
+                    events += decoder.feed(chunk)
+            assert events == EVENTS
+            caught.append((error.value.offset, error.value.event_index, str(error.value)))
+        assert len(set(caught)) == 1
+        assert caught[0][0] in range(len(STREAMS[PROTOBUF]) + 4, len(STREAMS[PROTOBUF] + bad) + 1)
+
+    def test_p6_a_length_beyond_the_limit(self) -> None:
+        for size in (1, 3, 1000):
+            decoder = EventDecoder(PROTOBUF, as_dict=True)
+            events: list[Any] = []
+            with pytest.raises(FrameTooLargeError, match="4294967295 bytes") as caught:
+                for chunk in [*split(STREAMS[PROTOBUF] + b"\xff\xff\xff\xff", size), b""]:
+                    events += decoder.feed(chunk)
+            assert events == EVENTS
+            assert caught.value.offset == len(STREAMS[PROTOBUF])
+            assert caught.value.event_index == len(EVENTS)
+            with pytest.raises(FrameTooLargeError):
+                decoder.close()
+
+    def test_p6_a_cut_stream(self) -> None:
+        for cut in range(1, len(frame(proto.encode(EVENTS[-1])))):
+            decoder = EventDecoder(PROTOBUF, as_dict=True)
+            assert decoder.feed(STREAMS[PROTOBUF][:-cut]) == EVENTS[:-1]
+            with pytest.raises(TruncatedStreamError, match="event 5: the stream ended") as caught:
+                decoder.close()
+            assert caught.value.offset == len(STREAMS[PROTOBUF]) - cut
+
+    def test_p6_an_empty_message(self) -> None:
+        with pytest.raises(DecodeError, match="event 0"):
+            EventDecoder(PROTOBUF).feed(frame(b""))
+
+    @pytest.mark.parametrize("on_unknown", ["forward", "drop"])
+    def test_an_event_from_the_future_is_dropped(self, on_unknown: Any) -> None:
+        seen: list[Deviation] = []
+        stream = STREAMS[PROTOBUF] + frame(FUTURE) + STREAMS[PROTOBUF]
+        options: dict[str, Any] = {"on_unknown": on_unknown, "on_deviation": seen.append}
+        assert decode(PROTOBUF, [stream], as_dict=True, **options) == EVENTS * 2
+        assert [(deviation.kind, deviation.event_type) for deviation in seen] == [
+            ("unknown_event", None)
+        ]
+
+    def test_an_event_from_the_future_is_raised(self) -> None:
+        decoder = EventDecoder(PROTOBUF, on_unknown="raise")
+        with pytest.raises(UnknownEventError, match="event 0: "):
+            decoder.feed(frame(FUTURE))
+
+    def test_what_pydantic_refuses_has_a_path(self) -> None:
+        event = {"type": "STATE_DELTA", "delta": [{"op": "add", "path": "no-pointer", "value": 1}]}
+        message = proto.encode(event)
+        with pytest.raises(DecodeError) as caught:
+            EventDecoder(PROTOBUF).feed(frame(message))
+        assert caught.value.path == "delta[0].path"
+        assert caught.value.__cause__ is not None
+        with pytest.raises(DecodeError) as alone:
+            proto.decode(message)
+        assert alone.value.path == "delta[0].path"
+
+
+class TestJsonLines:
+    def test_offsets_of_errors(self) -> None:
+        stream = STREAMS[JSONL] + b'{"type":5}\n' + STREAMS[JSONL]
+        for size in (1, 7, len(stream)):
+            decoder = EventDecoder(JSONL, as_dict=True)
+            events: list[Any] = []
+            with pytest.raises(DecodeError, match="event 6: type: a string is needed") as caught:
+                for chunk in [*split(stream, size), b""]:
+                    events += decoder.feed(chunk)
+            assert events == EVENTS
+            assert caught.value.offset == len(STREAMS[JSONL]) + len('{"type":')
+
+    def test_the_last_line(self) -> None:
+        last = json.dumps(EVENTS[-1]).encode()
+        assert decode(JSONL, [STREAMS[JSONL] + last], as_dict=True) == [*EVENTS, EVENTS[-1]]
+        with pytest.raises(TruncatedStreamError, match="event 6"):
+            decode(JSONL, [STREAMS[JSONL] + last[:-1]])
+
+    def test_the_limit(self) -> None:
+        longest = max(len(json.dumps(event)) for event in EVENTS)
+        assert decode(JSONL, [STREAMS[JSONL]], as_dict=True, max_event_bytes=longest) == EVENTS
+        with pytest.raises(FrameTooLargeError, match="event 3: more than"):
+            decode(JSONL, [STREAMS[JSONL]], max_event_bytes=longest - 1)
+
+
+class TestRecordings:
+    @pytest.mark.parametrize("compressed", [False, True])
+    @pytest.mark.parametrize(
+        ("suffix", "content_type"), [(".pb", PROTOBUF), (".jsonl", JSONL), (".ndjson", JSONL)]
+    )
+    def test_by_name(
+        self, tmp_path: Path, suffix: str, content_type: str, compressed: bool
+    ) -> None:
+        stream = STREAMS[content_type]
+        path = tmp_path / f"a.run{suffix}{'.gz' if compressed else ''}"
+        path.write_bytes(gzip.compress(stream) if compressed else stream)
+        assert list(read_events(path, as_dict=True)) == EVENTS
+        assert [event.type for event in read_events(str(path))] == [e["type"] for e in EVENTS]
+
+    def test_sse(self, shared: Path) -> None:
+        path = shared / "recordings/langgraph.sse"
+        events = list(read_events(path, as_dict=True))
+        assert len(events) == 386
+        assert list(read_events(path, "text/event-stream; charset=utf-8", as_dict=True)) == events
+
+    def test_other_names(self, tmp_path: Path) -> None:
+        for name in ("a", "a.gz", "a.txt", "a.sse.zip"):
+            with pytest.raises(AGUIError, match="does not say what it holds"):
+                read_events(tmp_path / name)
+        path = tmp_path / "a.txt"
+        path.write_bytes(STREAMS[JSONL])
+        assert list(read_events(path, JSONL, as_dict=True)) == EVENTS
+
+    def test_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            next(read_events(tmp_path / "a.sse"))
+
+    def test_cut_compression(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl.gz"
+        path.write_bytes(gzip.compress(STREAMS[JSONL])[:-12])
+        with pytest.raises(TruncatedStreamError):
+            list(read_events(path))
+
+    def test_closed_early(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl"
+        path.write_bytes(STREAMS[JSONL])
+        events = read_events(path, as_dict=True)
+        assert next(events) == EVENTS[0]
+        # (A file left open would be a ResourceWarning, and so a failure.)
+        events.close()  # type: ignore[attr-defined]
