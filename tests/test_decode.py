@@ -605,6 +605,70 @@ class TestUnknown:
             EventDecoder(on_unknown="keep")  # type: ignore[arg-type]
 
 
+class TestHabits:
+    """Events that begin as the one before did are read from a copy of its beginning."""
+
+    BEGINNINGS = (
+        '"messageId":"a"',
+        '"messageId":"b"',
+        '"messageId":"a","toolCallId":"c"',
+        '"messageId":"a","parentMessageId":null',
+        '"messageId":"a","fooId":"x"',
+        '"messageId":"a","fooId":["x"]',
+        '"messageId":"a","messageId":"b"',
+        '"messageId":5',
+        '"message\\u0049d":"a\\n"',
+        '"message_id":"a"',
+        '"messageId":"a","type":"TEXT_MESSAGE_START"',
+        '"messageId":"a","type":"FUTURE"',
+        '"messageId":"' + "long" * 200 + '"',
+        '"timestamp":5,"messageId":"a"',
+    )
+    ENDS = (
+        '"delta":"x"',
+        '"delta": "y"',
+        '"delta":"x","delta":"z"',
+        '"delta":"x","messageId":"z"',
+        '"delta":5',
+        '"delta":"x","metadata":{"k":[]}',
+        '"role":"user"',
+        '"metadata":{"k":[]},"delta":"x"',
+        '"zz":[1],"delta":"x"',
+        '"type":"TEXT_MESSAGE_END"',
+    )
+
+    @pytest.mark.parametrize("beginning", BEGINNINGS)
+    @pytest.mark.parametrize("kind", ["TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_START", "FUTURE"])
+    def test_any_end_after_any_beginning(self, kind: str, beginning: str) -> None:
+        for space in ("", " "):
+            for first in self.ENDS:
+                for end in self.ENDS:
+                    for then in (first, first, first, end, first):
+                        check(f'{{"type":{space}"{kind}",{beginning},{space}{then}}}')
+
+    @given(st.lists(st.sampled_from(BEGINNINGS), min_size=1), st.data())
+    def test_any_mixture(self, beginnings: list[str], data: st.DataObject) -> None:
+        for beginning in beginnings:
+            kind = data.draw(st.sampled_from(["TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]))
+            end = data.draw(st.sampled_from(self.ENDS))
+            for _ in range(data.draw(st.integers(1, 3))):
+                check(f'{{"type":"{kind}",{beginning},{end}}}')
+
+    def test_nothing_is_shared_that_can_be_changed(self) -> None:
+        document = '{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x","q":[]}'
+        for as_dict in (True, False):
+            for _ in range(4):
+                event = decode_event(document, as_dict=as_dict)
+                assert equal(event, decode_event(document, as_dict=as_dict))
+                if as_dict:
+                    event["messageId"] = event["new"] = 1
+                    event["q"].append(1)
+                else:
+                    event.message_id = event.timestamp = 1
+                    event.model_extra["q"].append(1)
+                    event.model_fields_set.clear()
+
+
 class TestOwnership:
     def test_a_decoder_in_a_cycle_is_collected(self) -> None:
         class Client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,6 +59,19 @@ def decode(content_type: str, chunks: Iterable[bytes], **options: Any) -> list[A
     return events + decoder.close()
 
 
+def until_error(decoder: EventDecoder, chunks: Iterable[bytes]) -> tuple[list[Any], DecodeError]:
+    """The events before an error, and the error."""
+    events = []
+    for chunk in chunks:
+        try:
+            events += decoder.feed(chunk)
+        except DecodeError as error:
+            return events, error
+    with pytest.raises(DecodeError) as caught:
+        decoder.close()
+    return events, caught.value
+
+
 def split(stream: bytes, size: int) -> Iterable[bytes]:
     return (stream[at : at + size] for at in range(0, len(stream), size))
 
@@ -77,7 +91,7 @@ class TestBoth:
     def test_random_cuts(self, content_type: str, cuts: list[int]) -> None:
         stream = STREAMS[content_type]
         edges = [0, *sorted(cuts), len(stream)]
-        pieces = [stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        pieces = [stream[a:b] for a, b in pairwise(edges)]
         assert decode(content_type, pieces, as_dict=True) == EVENTS
 
     def test_parameters_of_the_content_type(self, content_type: str) -> None:
@@ -85,15 +99,13 @@ class TestBoth:
             assert decode(spelling, [STREAMS[content_type]], as_dict=True) == EVENTS
 
     def test_each_event_with_its_last_byte(self, content_type: str) -> None:
-        stream = STREAMS[content_type]
-        decoder = EventDecoder(content_type, as_dict=True)
-        got: list[Any] = []
-        for at in range(len(stream)):
-            got += decoder.feed(stream[at : at + 1])
-            assert got == decode(content_type, [stream[: at + 1]], as_dict=True)[: len(got)] if (
-                at % 50 == 0 and content_type == JSONL
-            ) else True
-        assert got == EVENTS
+        for event in EVENTS:
+            line = json.dumps(event).encode() + b"\n"
+            one = line if content_type == JSONL else frame(proto.encode(event))
+            decoder = EventDecoder(content_type, as_dict=True)
+            for at in range(len(one) - 1):
+                assert decoder.feed(one[at : at + 1]) == []
+            assert decoder.feed(one[-1:]) == [event]
 
     def test_many_in_one_chunk(self, content_type: str) -> None:
         stream = STREAMS[content_type] * 3000
@@ -109,28 +121,24 @@ class TestProtobuf:
     def test_offsets_of_errors(self) -> None:
         bad = frame(b"\x0a\x02\x0a\xff")
         stream = STREAMS[PROTOBUF] + bad + STREAMS[PROTOBUF]
-        caught = []
-        for chunks in ([stream], split(stream, 1), split(stream, 64)):
-            decoder = EventDecoder(PROTOBUF, as_dict=True)
-            events = []
-            with pytest.raises(DecodeError, match="event 6: ") as error:
-                for chunk in [*chunks, b""]:
-                    events += decoder.feed(chunk)
+        errors = set()
+        for size in (1, 64, len(stream)):
+            events, error = until_error(EventDecoder(PROTOBUF, as_dict=True), split(stream, size))
             assert events == EVENTS
-            caught.append((error.value.offset, error.value.event_index, str(error.value)))
-        assert len(set(caught)) == 1
-        assert caught[0][0] in range(len(STREAMS[PROTOBUF]) + 4, len(STREAMS[PROTOBUF] + bad) + 1)
+            assert error.event_index == len(EVENTS)
+            assert error.offset in range(len(STREAMS[PROTOBUF]) + 4, len(STREAMS[PROTOBUF] + bad))
+            errors.add((error.offset, str(error)))
+        assert len(errors) == 1
 
     def test_p6_a_length_beyond_the_limit(self) -> None:
         for size in (1, 3, 1000):
             decoder = EventDecoder(PROTOBUF, as_dict=True)
-            events: list[Any] = []
-            with pytest.raises(FrameTooLargeError, match="4294967295 bytes") as caught:
-                for chunk in [*split(STREAMS[PROTOBUF] + b"\xff\xff\xff\xff", size), b""]:
-                    events += decoder.feed(chunk)
+            stream = STREAMS[PROTOBUF] + b"\xff\xff\xff\xff"
+            events, error = until_error(decoder, split(stream, size))
             assert events == EVENTS
-            assert caught.value.offset == len(STREAMS[PROTOBUF])
-            assert caught.value.event_index == len(EVENTS)
+            assert type(error) is FrameTooLargeError
+            assert "4294967295 bytes" in str(error)
+            assert (error.offset, error.event_index) == (len(STREAMS[PROTOBUF]), len(EVENTS))
             with pytest.raises(FrameTooLargeError):
                 decoder.close()
 
@@ -177,13 +185,10 @@ class TestJsonLines:
     def test_offsets_of_errors(self) -> None:
         stream = STREAMS[JSONL] + b'{"type":5}\n' + STREAMS[JSONL]
         for size in (1, 7, len(stream)):
-            decoder = EventDecoder(JSONL, as_dict=True)
-            events: list[Any] = []
-            with pytest.raises(DecodeError, match="event 6: type: a string is needed") as caught:
-                for chunk in [*split(stream, size), b""]:
-                    events += decoder.feed(chunk)
+            events, error = until_error(EventDecoder(JSONL, as_dict=True), split(stream, size))
             assert events == EVENTS
-            assert caught.value.offset == len(STREAMS[JSONL]) + len('{"type":')
+            assert str(error).startswith("event 6: type: a string is needed")
+            assert error.offset == len(STREAMS[JSONL]) + len('{"type":')
 
     def test_the_last_line(self) -> None:
         last = json.dumps(EVENTS[-1]).encode()

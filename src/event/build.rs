@@ -18,7 +18,7 @@ use crate::capi::{self, DictIter};
 
 /// A model in the making.
 pub struct Builder<'py> {
-    plan: &'static Plan,
+    pub plan: &'static Plan,
     fields: Bound<'py, PyDict>,
     extra: Bound<'py, PyDict>,
     /// One bit for each field that was given.
@@ -28,6 +28,22 @@ pub struct Builder<'py> {
 impl<'py> Builder<'py> {
     pub fn new(py: Python<'py>, plan: &'static Plan) -> Result<Self, Surprise> {
         Ok(Self { plan, fields: plan.defaults.bind(py).copy()?, extra: PyDict::new(py), seen: 0 })
+    }
+
+    /// One that has come as far as another was; see [`Builder::so_far`].
+    #[inline]
+    pub fn resume(
+        plan: &'static Plan,
+        fields: &Bound<'py, PyDict>,
+        given: u64,
+    ) -> Result<Self, Surprise> {
+        Ok(Self { plan, fields: fields.copy()?, extra: PyDict::new(fields.py()), seen: given })
+    }
+
+    /// The fields that have been given, with bits that say which, if they are all there is.
+    #[cold]
+    pub fn so_far(&self) -> Option<(Bound<'py, PyDict>, u64)> {
+        if self.extra.is_empty() { Some((self.fields.copy().ok()?, self.seen)) } else { None }
     }
 
     /// Gives the field at `at` a value, which is checked against what the field declares. A dict

@@ -124,18 +124,6 @@ pub enum Shape {
     Unknown,
 }
 
-impl Shape {
-    /// Whether any str fits, as it is.
-    #[inline]
-    pub fn takes_str(&self) -> bool {
-        match self {
-            Self::Str | Self::Any | Self::StrOrList(_) => true,
-            Self::Nullable(inner) => matches!(**inner, Self::Str | Self::Any | Self::StrOrList(_)),
-            _ => false,
-        }
-    }
-}
-
 /// The place of a class in the registry: the plan, if the class has one.
 pub struct Cell {
     pub key: usize,

@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use super::event::TypeField;
 use super::keys::Tools;
-use super::reader::{Reader, Trouble, TypeField};
+use super::reader::{Reader, Trouble};
 use super::skip;
 use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step};
 use crate::event::{EventKind, Refusal, Spelling};

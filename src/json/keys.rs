@@ -4,8 +4,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::sync::{Mutex, PoisonError};
 
+use super::habit::Habits;
 use crate::capi::{self, Text};
-use crate::event::{EventKind, registry};
+use crate::event::registry;
 
 /// How many keys are kept. What a stream uses over and over is far less; what it uses once (ids
 /// as keys) pushes out few of them.
@@ -70,57 +71,11 @@ fn slot_of(key: &[u8]) -> usize {
     (mixed >> 48) as usize % SLOTS
 }
 
-/// A key that events of some kind have had, for the next event of that kind.
-pub struct Known {
-    /// The key as producers spell it: `"messageId":`.
-    pub spelled: Box<[u8]>,
-    pub key: Py<PyString>,
-    /// Which field of the event's class it is.
-    pub field: Option<usize>,
-    /// Whether it is worth a look if the value is the last one again. Ids are: they come with
-    /// every delta of a message, and are then one object.
-    pub repeats: bool,
-    pub last: Option<Py<PyString>>,
-}
-
-/// The keys of a kind of events, in the order in which they were met first.
-#[derive(Default)]
-pub struct Memo {
-    pub known: Vec<Known>,
-}
-
-impl Memo {
-    /// More keys than any class declares.
-    const MOST: usize = 16;
-
-    /// Takes note of a key that is not known yet, which is ASCII without escapes.
-    #[cold]
-    pub fn learn(&mut self, kind: EventKind, key: &Bound<'_, PyString>) {
-        let Text::Ascii(text) = capi::text(key) else { return };
-        if text == b"type" {
-            // Its value is not like others.
-            return;
-        }
-        let spelled = [b"\"", text, b"\":"].concat();
-        let is_new = self.known.iter().all(|known| *known.spelled != *spelled);
-        if is_new && self.known.len() < Self::MOST && text.len() <= LONGEST {
-            let plan = registry().event(Some(kind));
-            self.known.push(Known {
-                spelled: spelled.into(),
-                key: key.clone().unbind(),
-                field: plan.and_then(|plan| plan.find_any(key, 0)).map(|(at, _)| at),
-                repeats: text.ends_with(b"Id"),
-                last: None,
-            });
-        }
-    }
-}
-
 /// What a reader uses again from one document to the next.
 pub struct Tools {
     pub keys: KeyCache,
-    /// One for each kind of events.
-    pub memos: Vec<Memo>,
+    /// How events of each kind begin, as wire dicts and as models.
+    pub habits: Habits,
     /// The text of the string at hand, where it had escapes.
     pub scratch: Vec<u8>,
 }
@@ -135,8 +90,7 @@ const SCRATCH_LIMIT: usize = 1 << 20;
 pub fn with_tools<T>(read: impl FnOnce(&mut Tools) -> T) -> T {
     let kept = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let mut tools = kept.unwrap_or_else(|| {
-        let memos = EventKind::ALL.iter().map(|_| Memo::default()).collect();
-        Box::new(Tools { keys: KeyCache::new(), memos, scratch: Vec::new() })
+        Box::new(Tools { keys: KeyCache::new(), habits: Habits::default(), scratch: Vec::new() })
     });
     let result = read(&mut tools);
     if tools.scratch.capacity() > SCRATCH_LIMIT {

@@ -3,6 +3,8 @@
 mod decode;
 mod document;
 mod escape;
+mod event;
+mod habit;
 mod keys;
 mod lines;
 pub mod number;

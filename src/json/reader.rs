@@ -7,10 +7,11 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::borrow::Cow;
 
 use super::MAX_DEPTH;
-use super::keys::{Known, Tools};
+use super::event::TypeField;
+use super::keys::Tools;
 use super::string::{self, Scan};
 use crate::capi;
-use crate::event::{EventKind, Surprise, registry};
+use crate::event::Surprise;
 
 /// Why reading stopped. The details are in [`Reader::trouble`], so that results stay small.
 #[derive(Debug)]
@@ -33,28 +34,6 @@ impl From<Surprise> for Stop {
     fn from(Surprise: Surprise) -> Self {
         Self
     }
-}
-
-/// What an event says of its own type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TypeField {
-    Absent,
-    NotAString,
-    Known(EventKind),
-    Unknown,
-}
-
-impl TypeField {
-    fn kind(&self) -> Option<EventKind> {
-        if let Self::Known(kind) = self { Some(*kind) } else { None }
-    }
-}
-
-/// Where in [`Tools::memos`] a key is.
-#[derive(Clone, Copy)]
-pub struct Spot {
-    kind: EventKind,
-    pub at: usize,
 }
 
 /// A document, read from the front.
@@ -288,119 +267,6 @@ impl<'a, 'py> Reader<'a, 'py> {
             }
         }
         Ok(dict.into_any())
-    }
-
-    /// An event as a wire dict.
-    pub fn wire_event(&mut self) -> Read<'py> {
-        if self.peek() != Some(b'{') {
-            return self.value();
-        }
-        let dict = PyDict::new(self.py);
-        let mut next = 0;
-        if self.open(b'}')? {
-            loop {
-                let kind = self.event_type.kind();
-                let (key, value) = if let Some(spot) = self.known_key(kind, next) {
-                    next = spot.at + 1;
-                    (self.known(spot).key.bind(self.py).clone(), self.known_value(spot)?)
-                } else {
-                    let key = self.new_key(kind)?;
-                    let is_type = key.is(&registry().type_key);
-                    let value = if is_type { self.type_value()? } else { self.value()? };
-                    (key, value)
-                };
-                dict.set_item(key, value).map_err(|error| self.python(error))?;
-                if !self.another(b'}')? {
-                    break;
-                }
-            }
-        }
-        Ok(dict.into_any())
-    }
-
-    /// A key of an event, and the colon behind it, if it is one that events of the kind have had:
-    /// mostly the next one. Events of a kind look the same for as long as one producer writes them.
-    #[inline]
-    pub fn known_key(&mut self, kind: Option<EventKind>, next: usize) -> Option<Spot> {
-        let kind = kind?;
-        let rest = &self.bytes[self.at..];
-        let known = self.tools.memos[kind as usize].known.get(next..)?;
-        let ahead = known.iter().position(|known| rest.starts_with(&known.spelled))?;
-        self.at += known[ahead].spelled.len();
-        self.skip_space();
-        Some(Spot { kind, at: next + ahead })
-    }
-
-    #[inline]
-    pub fn known(&self, spot: Spot) -> &Known {
-        &self.tools.memos[spot.kind as usize].known[spot.at]
-    }
-
-    /// The value of a known key, which may be the last one again.
-    #[inline]
-    pub fn known_value(&mut self, spot: Spot) -> Read<'py> {
-        let known = self.known(spot);
-        if !known.repeats || !self.at_string() {
-            return self.value();
-        }
-        if let Some(last) = &known.last
-            && let capi::Text::Ascii(text) = capi::text(last.bind(self.py))
-            && let Some((value, [b'"', ..])) =
-                self.bytes[self.at + 1..].split_at_checked(text.len())
-            && value == text
-        {
-            let value = last.bind(self.py).clone().into_any();
-            self.at += text.len() + 2;
-            return Ok(value);
-        }
-        self.new_value(spot)
-    }
-
-    #[cold]
-    fn new_value(&mut self, spot: Spot) -> Read<'py> {
-        const LONGEST: usize = 128;
-        let start = self.at + 1;
-        let value = self.string()?;
-        // Not with escapes, which are longer than what they stand for.
-        if let Ok(string) = value.cast::<PyString>()
-            && let capi::Text::Ascii(text) = capi::text(string)
-            && text.len() == self.at - 1 - start
-            && text.len() <= LONGEST
-        {
-            let known = &mut self.tools.memos[spot.kind as usize].known[spot.at];
-            known.last = Some(string.clone().unbind());
-        }
-        Ok(value)
-    }
-
-    /// A key that is not among those known of this kind, and the colon behind it.
-    pub fn new_key(&mut self, kind: Option<EventKind>) -> Result<Bound<'py, PyString>, Stop> {
-        let key = self.key()?;
-        self.colon()?;
-        if let Some(kind) = kind {
-            self.tools.memos[kind as usize].learn(kind, &key);
-        }
-        Ok(key)
-    }
-
-    /// The value of an event's `type`.
-    fn type_value(&mut self) -> Read<'py> {
-        let start = self.at;
-        if self.peek() == Some(b'"')
-            && let Ok(Some(name)) = self.plain()
-            && let Some(kind) = EventKind::from_name(name.text)
-        {
-            self.event_type = TypeField::Known(kind);
-            return Ok(registry().kind_name(self.py, kind).clone().into_any());
-        }
-        self.at = start;
-        let value = self.value()?;
-        self.event_type = match registry().kind(&value) {
-            Some(kind) => TypeField::Known(kind),
-            None if value.is_instance_of::<PyString>() => TypeField::Unknown,
-            None => TypeField::NotAString,
-        };
-        Ok(value)
     }
 
     /// A key, as an object that is shared between documents.

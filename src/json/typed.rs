@@ -3,26 +3,78 @@
 //! JSON itself is found either way.
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 
+use super::habit::{Beginning, is_id};
 use super::reader::{Read, Reader, Stop};
 use super::skip;
 use crate::capi;
 use crate::event::build::{Builder, accept};
-use crate::event::{EventKind, Plan, Shape, registry};
+use crate::event::{EventKind, Plan, Shape, Spelling, registry};
+
+/// The plan of the event class of this kind, if it may be used now.
+#[inline]
+fn event_plan(kind: EventKind) -> Result<&'static Plan, Stop> {
+    let plan = registry().event(Some(kind)).filter(|plan| plan.tag.is_some());
+    plan.filter(|plan| plan.is_current()).ok_or(Stop)
+}
 
 impl<'py> Reader<'_, 'py> {
-    /// An event as a model of its class.
+    /// The event at hand as a model of its class.
     pub fn model_event(&mut self) -> Read<'py> {
-        let kind = match self.tag(b"type") {
-            Some(name) => EventKind::from_name(name).ok_or(Stop)?,
-            None => return Err(Stop),
+        let Some((kind, end)) = self.leading_type() else {
+            let name = self.tag(b"type").ok_or(Stop)?;
+            let kind = EventKind::from_name(name).ok_or(Stop)?;
+            return self.model(event_plan(kind)?);
         };
-        let plan = registry().event(Some(kind)).ok_or(Stop)?;
-        if plan.tag.is_none() || !plan.is_current() {
-            return Err(Stop);
+        let plan = event_plan(kind)?;
+        self.enter()?;
+        self.at = end;
+        let rest = &self.bytes[end..];
+        let mut builder;
+        let mut fresh = false;
+        if let Some(usual) = self.tools.habits.matching(kind, Spelling::Model, rest) {
+            builder = Builder::resume(plan, usual.dict.bind(self.py), usual.given)?;
+            let field = usual.field;
+            self.at += usual.bytes.len();
+            self.skip_space();
+            let value = self.shaped(&plan.fields[field].shape)?;
+            builder.put(field, &value)?;
+        } else {
+            builder = Builder::new(self.py, plan)?;
+            builder.tag(plan.tag.ok_or(Stop)?)?;
+            fresh = true;
         }
-        self.model(plan, Some(kind))
+        let mut expected = 0;
+        while self.another(b'}')? {
+            let key = self.key()?;
+            self.colon()?;
+            if fresh && !(is_id(&key) && self.at_string()) {
+                fresh = false;
+                self.note_model_beginning(kind, end, &builder, &key);
+            }
+            self.field(&mut builder, plan, &key, &mut expected)?;
+        }
+        Ok(builder.finish()?)
+    }
+
+    /// Looks at a beginning that has been read up to the value of `key`.
+    fn note_model_beginning(
+        &mut self,
+        kind: EventKind,
+        start: usize,
+        builder: &Builder<'py>,
+        key: &Bound<'py, PyString>,
+    ) {
+        let bytes = &self.bytes[start..self.at];
+        if self.tools.habits.is_repeated(kind, Spelling::Model, bytes)
+            && let Some((field, _)) = builder.plan.find_any(key, 0)
+            && let Some((dict, given)) = builder.so_far()
+        {
+            let (bytes, key) = (bytes.to_vec(), key.clone().unbind());
+            let beginning = Beginning { bytes, dict: dict.unbind(), key, field, given };
+            self.tools.habits.learn(kind, Spelling::Model, beginning);
+        }
     }
 
     /// The text under `key` in the object at hand. It is usually the first entry or the second.
@@ -34,46 +86,15 @@ impl<'py> Reader<'_, 'py> {
         skip::first_text(self.bytes, self.at, key)
     }
 
-    /// The object at hand as an instance of the plan's class, which is that of an event of `kind`.
-    fn model(&mut self, plan: &'static Plan, kind: Option<EventKind>) -> Read<'py> {
+    /// The object at hand as an instance of the plan's class.
+    fn model(&mut self, plan: &'static Plan) -> Read<'py> {
         let mut builder = Builder::new(self.py, plan)?;
-        let tag = plan.tag.and_then(|at| Some((at, plan.fields[at].constant.as_ref()?.as_bytes())));
         let mut expected = 0;
-        let mut next = 0;
         if self.open(b'}')? {
             loop {
-                if let Some((at, constant)) = tag
-                    && self.bytes[self.at..].starts_with(&constant[1..])
-                {
-                    self.at += constant.len() - 1;
-                    builder.tag(at)?;
-                } else if let Some(spot) = self.known_key(kind, next) {
-                    next = spot.at + 1;
-                    match self.known(spot).field {
-                        Some(at) if plan.fields[at].shape.takes_str() && self.at_string() => {
-                            let value = self.known_value(spot)?;
-                            builder.put(at, &value)?;
-                        }
-                        Some(at) => {
-                            let value = self.shaped(&plan.fields[at].shape)?;
-                            builder.put(at, &value)?;
-                        }
-                        None => {
-                            let key = self.known(spot).key.bind(self.py).clone();
-                            builder.extra(&key, &self.value()?)?;
-                        }
-                    }
-                } else {
-                    let key = self.new_key(kind)?;
-                    match plan.find_any(&key, expected) {
-                        Some((at, _)) => {
-                            expected = at + 1;
-                            let value = self.shaped(&plan.fields[at].shape)?;
-                            builder.put(at, &value)?;
-                        }
-                        None => builder.extra(&key, &self.value()?)?,
-                    }
-                }
+                let key = self.key()?;
+                self.colon()?;
+                self.field(&mut builder, plan, &key, &mut expected)?;
                 if !self.another(b'}')? {
                     break;
                 }
@@ -82,10 +103,30 @@ impl<'py> Reader<'_, 'py> {
         Ok(builder.finish()?)
     }
 
+    /// The value at hand, under this key of a model.
+    #[inline]
+    fn field(
+        &mut self,
+        builder: &mut Builder<'py>,
+        plan: &'static Plan,
+        key: &Bound<'py, PyString>,
+        expected: &mut usize,
+    ) -> Result<(), Stop> {
+        if let Some((at, _)) = plan.find_any(key, *expected) {
+            *expected = at + 1;
+            let value = self.shaped(&plan.fields[at].shape)?;
+            builder.put(at, &value)?;
+        } else {
+            let value = self.value()?;
+            builder.extra(key, &value)?;
+        }
+        Ok(())
+    }
+
     /// The value at hand as a field of this shape takes it.
     fn shaped(&mut self, shape: &'static Shape) -> Read<'py> {
         match (shape, self.peek()) {
-            (shape, Some(b'"')) if shape.takes_str() => self.string(),
+            (Shape::Str | Shape::StrOrList(_), Some(b'"')) => self.string(),
             (Shape::StrOrList(list), _) => self.shaped(list),
             (Shape::Any, _) | (Shape::Map, Some(b'{')) | (Shape::Nullable(_), Some(b'n')) => {
                 self.value()
@@ -94,7 +135,7 @@ impl<'py> Reader<'_, 'py> {
             (Shape::List { item, min }, Some(b'[')) => self.models(item, *min),
             (Shape::Model(cell), Some(b'{')) => {
                 let plan = cell.plan_for(cell.key).ok_or(Stop)?;
-                self.model(plan, None)
+                self.model(plan)
             }
             (Shape::Tagged { discriminator, choices }, Some(b'{')) => {
                 let capi::Text::Ascii(key) = capi::text(discriminator.bind(self.py)) else {
@@ -104,7 +145,7 @@ impl<'py> Reader<'_, 'py> {
                 let choice = choices.iter().find(|(name, _)| name.as_bytes() == tag);
                 let (_, cell) = choice.ok_or(Stop)?;
                 let plan = cell.plan_for(cell.key).ok_or(Stop)?;
-                self.model(plan, None)
+                self.model(plan)
             }
             (Shape::Literal(choices), Some(b'"')) => {
                 let text = self.plain()?.ok_or(Stop)?.text;
