@@ -82,10 +82,6 @@ impl Fragment {
         room.copy_from_slice(text.as_bytes());
         Ok(Self { bytes, len: text.len() })
     }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
 }
 
 /// The range of an int.

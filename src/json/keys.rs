@@ -55,20 +55,25 @@ fn new_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyString>> {
     }
 }
 
-/// From the length, the first eight bytes and the last eight.
+/// From the length, the first eight bytes and the last eight, or four and four.
 #[inline]
 fn slot_of(key: &[u8]) -> usize {
     let len = key.len();
-    let (first, last) = if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
-        (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
-    } else if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
-        (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)))
-    } else {
-        let byte = |at: usize| u64::from(key.get(at).copied().unwrap_or(0));
-        (byte(0), byte(1) << 8 | byte(2))
+    let (first, last) = match (key.first_chunk(), key.last_chunk()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => (few_bytes(&key[..len.min(4)]), few_bytes(&key[len.saturating_sub(4)..])),
     };
     let mixed = (first ^ last.rotate_left(29) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 48) as usize % SLOTS
+}
+
+/// A number of at most four bytes.
+#[inline]
+fn few_bytes(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(four) => u64::from(u32::from_le_bytes(*four)),
+        None => bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)),
+    }
 }
 
 /// What a reader uses again from one document to the next.
@@ -81,7 +86,7 @@ pub struct Tools {
 }
 
 /// Tools that are not in use: as many as there were readers at the same time.
-static SHELF: Mutex<Vec<Box<Tools>>> = Mutex::new(Vec::new());
+static SHELF: Mutex<Vec<Tools>> = Mutex::new(Vec::new());
 /// A larger buffer is given back to the allocator after use.
 const SCRATCH_LIMIT: usize = 1 << 20;
 
@@ -89,8 +94,10 @@ const SCRATCH_LIMIT: usize = 1 << 20;
 /// run the garbage collector, and so any code.
 pub fn with_tools<T>(read: impl FnOnce(&mut Tools) -> T) -> T {
     let kept = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let mut tools = kept.unwrap_or_else(|| {
-        Box::new(Tools { keys: KeyCache::new(), habits: Habits::default(), scratch: Vec::new() })
+    let mut tools = kept.unwrap_or_else(|| Tools {
+        keys: KeyCache::new(),
+        habits: Habits::default(),
+        scratch: Vec::new(),
     });
     let result = read(&mut tools);
     if tools.scratch.capacity() > SCRATCH_LIMIT {

@@ -269,24 +269,23 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(dict.into_any())
     }
 
-    /// A key, as an object that is shared between documents.
+    /// The key at hand, as an object that is shared between documents.
     #[inline]
     pub fn key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
-        if let Some(plain) = self.plain_key()? {
-            return self.shared_key(plain);
+        if !self.at_string() {
+            return Err(self.no_key());
         }
-        self.odd_key()
-    }
-
-    /// The str of a key that has been passed.
-    #[inline]
-    pub fn shared_key(&mut self, key: Plain<'a>) -> Result<Bound<'py, PyString>, Stop> {
-        if key.ascii {
-            let key = self.tools.keys.get(self.py, key.text);
-            return key.map_err(|error| self.python(error));
+        match self.plain() {
+            Some(Plain { text, ascii: true, .. }) => {
+                let key = self.tools.keys.get(self.py, text);
+                key.map_err(|error| self.python(error))
+            }
+            Some(Plain { text, start, .. }) => {
+                let key = self.wide(start, start + text.len())?;
+                key.cast_into().map_err(|_| Stop)
+            }
+            None => self.odd_key(),
         }
-        let key = self.wide(key.start, key.start + key.text.len())?;
-        key.cast_into().map_err(|_| Stop)
     }
 
     #[cold]
@@ -302,15 +301,6 @@ impl<'a, 'py> Reader<'a, 'py> {
         }
     }
 
-    /// The key at hand; see [`Reader::plain`].
-    #[inline]
-    pub fn plain_key(&mut self) -> Result<Option<Plain<'a>>, Stop> {
-        if self.peek() != Some(b'"') {
-            return Err(self.no_key());
-        }
-        self.plain()
-    }
-
     #[cold]
     fn no_key(&mut self) -> Stop {
         let reason = match self.peek() {
@@ -322,14 +312,14 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// The string at hand, if it has no escapes. Otherwise nothing is passed.
     #[inline]
-    pub fn plain(&mut self) -> Result<Option<Plain<'a>>, Stop> {
+    pub fn plain(&mut self) -> Option<Plain<'a>> {
         let start = self.at + 1;
         let Scan { end, ascii } = string::scan(self.bytes, start);
         if self.bytes.get(end) == Some(&b'"') {
             self.at = end + 1;
-            return Ok(Some(Plain { text: &self.bytes[start..end], start, ascii }));
+            return Some(Plain { text: &self.bytes[start..end], start, ascii });
         }
-        Ok(None)
+        None
     }
 
     /// The string at hand.

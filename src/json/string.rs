@@ -102,6 +102,8 @@ mod sse2 {
     /// # Safety
     /// 16 bytes can be read at `source`.
     #[inline]
+    // The load is one that needs no alignment.
+    #[allow(clippy::cast_ptr_alignment)]
     unsafe fn step(source: *const u8) -> (u32, u32) {
         // SAFETY: as the caller promises. SSE2 is part of x86_64.
         unsafe {

@@ -148,7 +148,7 @@ impl<'py> Reader<'_, 'py> {
                 self.model(plan)
             }
             (Shape::Literal(choices), Some(b'"')) => {
-                let text = self.plain()?.ok_or(Stop)?.text;
+                let text = self.plain().ok_or(Stop)?.text;
                 let choice = choices.iter().find(|(choice, _)| choice.as_bytes() == text);
                 Ok(choice.ok_or(Stop)?.1.bind(self.py).clone())
             }

@@ -6,9 +6,6 @@ use pyo3::types::{PyBytes, PyList};
 use crate::errors::{DecodeFault, NoEvent, Refused};
 use crate::input::with_bytes;
 
-/// The limit unless the user sets another: 10 MiB.
-pub const MAX_FRAME_BYTES: usize = 10 << 20;
-
 /// The bytes of a length.
 pub const PREFIX: usize = 4;
 

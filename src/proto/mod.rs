@@ -24,7 +24,7 @@ use pyo3::types::PyBytes;
 
 pub use decode::decode;
 pub use encode::{encode, push_frame};
-pub use frame::{Broken, FrameReader, Frames, MAX_FRAME_BYTES, PREFIX};
+pub use frame::{Broken, FrameReader, Frames, PREFIX};
 
 use crate::deviation::Reporter;
 use crate::event::Spelling;

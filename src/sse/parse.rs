@@ -432,7 +432,7 @@ mod tests {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match name {
-                "data" => data += &format!("{value}\n"),
+                "data" => data.extend([value, "\n"]),
                 "event" => event = value.into(),
                 "id" if !value.contains('\0') => id = value.into(),
                 "retry" if value.bytes().all(|b| b.is_ascii_digit()) => {
@@ -573,7 +573,7 @@ mod tests {
         assert!(parser.head.capacity() + parser.value.capacity() + parser.data.capacity() < 4000);
         // One chunk beyond the limit is not copied at all.
         let mut parser = Parser::new(1000);
-        let chunk = [b"data: ".as_slice(), &[b'x'; 100_000]].concat();
+        let chunk = [b"data: ".as_slice(), &b"x".repeat(100_000)].concat();
         assert!(parser.feed::<TooLarge>(&chunk, |_| Ok(())).is_err());
         assert_eq!(parser.data.capacity(), 0);
     }

@@ -35,6 +35,8 @@ pub struct ServerSentEvent {
 
 #[pymethods]
 impl ServerSentEvent {
+    // The name that Python gives it.
+    #[allow(non_upper_case_globals)]
     #[classattr]
     const __match_args__: (&'static str, &'static str, &'static str, &'static str) =
         ("event", "data", "id", "retry");
