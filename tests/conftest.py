@@ -97,5 +97,6 @@ def _refuse_skip(config: pytest.Config, report: Report) -> Report:
         return report
     if report.nodeid not in allowed:
         report.outcome = "failed"
-        report.longrepr = f"skipped, which {config.getoption('allowed_skips')} does not allow"
+        *_, reason = report.longrepr
+        report.longrepr = f"{reason} (not in {config.getoption('allowed_skips')})"
     return report

@@ -54,13 +54,14 @@ def assert_works(wheel: Path, folder: Path) -> None:
     environment = folder / "venv"
     venv.create(environment)
     python = environment / "bin/python"
-    packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    # The dependencies of this environment, and pip, without a download. The editable install
-    # stays out: a `.pth` file counts only in the folder of the environment that runs.
-    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     env = {"PATH": str(python.parent)}
     assert shutil.which("cargo", path=env["PATH"]) is None
-    run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=folder, env=env)
+    pip = sys.executable, "-m", "pip", "--python", python
+    run(*pip, "install", "--no-deps", "--no-index", wheel, cwd=folder, env=env)
+    packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    # The dependencies of this environment, without a download. The editable install in it stays
+    # out: a `.pth` file counts only in the folder of the environment that runs.
+    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     assert packages in run(python, ROOT / "tests/smoke.py", cwd=folder, env=env)
 
 
