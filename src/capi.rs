@@ -349,6 +349,18 @@ pub fn list_item<'a, 'py>(
     }
 }
 
+/// A list of one object.
+#[inline]
+pub fn list_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    // SAFETY: a new list of one item, which is set, with a reference of its own, before anyone
+    // else sees the list.
+    unsafe {
+        let list = Bound::from_owned_ptr_or_err(object.py(), ffi::PyList_New(1))?;
+        ffi::PyList_SET_ITEM(list.as_ptr(), 0, object.clone().into_ptr());
+        Ok(list.cast_into_unchecked())
+    }
+}
+
 /// The item of a tuple at `index`.
 #[inline]
 pub fn tuple_item<'a, 'py>(

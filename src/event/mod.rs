@@ -2,6 +2,7 @@
 //! spelling.
 
 pub mod build;
+mod glance;
 mod keys;
 mod kind;
 pub mod plan;
@@ -9,6 +10,7 @@ mod refusal;
 mod registry;
 mod view;
 
+pub use glance::Glance;
 pub use keys::{Key, keys};
 pub use kind::EventKind;
 pub use plan::{

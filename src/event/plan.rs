@@ -31,6 +31,8 @@ pub struct Plan {
     pub kind: Option<EventKind>,
     /// Where `rawEvent` stands, if the class has it.
     pub raw_event: Option<usize>,
+    /// Where `subagentRunId` stands, if the class has it.
+    pub subagent_run_id: Option<usize>,
     /// One bit for each field that must be there on the wire. Instances have a default for a field
     /// with one possible value; what a peer sent must have it all the same.
     pub required: u64,
@@ -196,6 +198,18 @@ impl Plan {
             };
             name.as_bytes() == text
         })
+    }
+
+    /// The field with this alias, if the key is its interned object.
+    #[inline]
+    pub fn find_interned(&self, key: &Bound<'_, PyAny>, expected: usize) -> Option<usize> {
+        let address = key.as_ptr() as usize;
+        let keys = &self.alias_keys;
+        let (before, after) = keys.split_at(expected.min(keys.len()));
+        match after.iter().position(|key| *key == address) {
+            Some(at) => Some(expected + at),
+            None => before.iter().position(|key| *key == address),
+        }
     }
 
     /// The field with this alias or attribute name, as the keys of a wire dict may be either.
@@ -452,7 +466,8 @@ impl<'a, 'py> Learner<'a, 'py> {
             }
             _ => None,
         });
-        let raw_event = fields.iter().position(|field| &*field.name_text == "raw_event");
+        let place = |name: &str| fields.iter().position(|field| &*field.name_text == name);
+        let (raw_event, subagent_run_id) = (place("raw_event"), place("subagent_run_id"));
         let required = fields
             .iter()
             .enumerate()
@@ -477,6 +492,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             tag,
             kind,
             raw_event,
+            subagent_run_id,
             required,
             defaults: defaults.unbind(),
             no_default,

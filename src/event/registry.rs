@@ -150,6 +150,12 @@ impl Registry {
         self.kind(&capi::dict_get(event, self.type_key.bind(event.py()))?)
     }
 
+    /// The kind of a `type` that is one of the registry's own objects.
+    #[inline]
+    pub fn interned_kind(&self, value: &Bound<'_, PyAny>) -> Option<EventKind> {
+        self.kinds.get(value.as_ptr() as usize)
+    }
+
     /// The `type` of events of this kind, as wire dicts have it.
     #[inline]
     pub fn kind_name<'py>(&self, py: Python<'py>, kind: EventKind) -> &Bound<'py, PyString> {

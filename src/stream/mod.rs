@@ -22,7 +22,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::event::{EventKind, Spelling, View, base_model, keys, registry};
+use crate::capi;
+use crate::event::{EventKind, Glance, Spelling, View, base_model, keys, registry};
 
 /// One event on its way through the stages, and what is known of it.
 pub struct Item<'py> {
@@ -30,6 +31,8 @@ pub struct Item<'py> {
     /// None for a type that the protocol does not know.
     pub kind: Option<EventKind>,
     pub view: View<'py>,
+    /// What was seen at once, if anything was.
+    pub glance: Option<Glance>,
     /// How the event came, and so how what is made of it goes out.
     pub spelling: Spelling,
 }
@@ -38,10 +41,16 @@ impl<'py> Item<'py> {
     /// A model or a wire dict. Anything else is not an event, and a TypeError.
     #[inline]
     pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(dict) = event.cast_exact::<PyDict>()
+            && let Some((view, kind, glance)) = View::glance(dict)
+        {
+            let (event, kind, glance) = (event.clone(), Some(kind), Some(glance));
+            return Ok(Self { event, kind, view, glance, spelling: Spelling::Wire });
+        }
         match View::of_event(event) {
             Some((view, kind)) => {
                 let spelling = view.spelling;
-                Ok(Self { event: event.clone(), kind, view, spelling })
+                Ok(Self { event: event.clone(), kind, view, glance: None, spelling })
             }
             None => Self::of_other(event),
         }
@@ -58,7 +67,8 @@ impl<'py> Item<'py> {
         };
         if let Ok(dict) = event.cast::<PyDict>() {
             let view = View::of_wire(dict, base()?);
-            return Ok(Self { event: event.clone(), kind: None, view, spelling: Spelling::Wire });
+            let (event, spelling) = (event.clone(), Spelling::Wire);
+            return Ok(Self { event, kind: None, view, glance: None, spelling });
         }
         if !event.is_instance(base_model(py)?)? {
             let class = event.get_type().name()?;
@@ -71,7 +81,7 @@ impl<'py> Item<'py> {
             Some(found) => found,
             None => (View::of_wire(&dumped, base()?), None),
         };
-        Ok(Self { event: event.clone(), kind, view, spelling: Spelling::Model })
+        Ok(Self { event: event.clone(), kind, view, glance: None, spelling: Spelling::Model })
     }
 
     /// The `type`, as far as it is a str.
@@ -127,9 +137,9 @@ fn feed_list<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let py = event.py();
     match stage.feed(&Item::of(event)?)? {
-        Output::Pass => PyList::new(py, [event]),
+        Output::Pass => capi::list_of(event),
         Output::Nothing => Ok(PyList::empty(py)),
-        Output::One(event) => PyList::new(py, [event]),
+        Output::One(event) => capi::list_of(&event),
         Output::Many(events) => PyList::new(py, events),
     }
 }

@@ -216,6 +216,9 @@ fn id_of<'py>(item: &Item<'py>, key: &Key) -> Verdict<Bound<'py, PyString>> {
 /// The `subagentRunId`, absent for the parent agent. Null is not absence.
 #[inline]
 fn tag_of<'py>(item: &Item<'py>) -> Verdict<Owner<'py>> {
+    if item.glance.is_some_and(|glance| !glance.has(item.view.plan.subagent_run_id)) {
+        return Ok(None);
+    }
     match item.view.read(&keys(item.event.py()).subagent_run_id) {
         None => Ok(None),
         Some(tag) => tag_str(&tag, "its").map(Some),

@@ -74,9 +74,14 @@ impl Stage for LegacyUpgrader {
             return Ok(Output::Pass);
         }
         let py = item.event.py();
-        let dict = item.view.dict();
-        let raw_event = keys(py).raw_event.alias(py);
-        let null_raw = capi::dict_get(dict, raw_event).is_some_and(|raw| raw.is_none());
+        let null_raw = match item.glance {
+            Some(glance) if !glance.has(item.view.plan.raw_event) => false,
+            _ => {
+                let raw_event = keys(py).raw_event.alias(py);
+                let raw_event = capi::dict_get(item.view.dict(), raw_event);
+                raw_event.is_some_and(|raw_event| raw_event.is_none())
+            }
+        };
         match item.kind {
             Some(
                 EventKind::ToolCallStart
