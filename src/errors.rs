@@ -27,7 +27,8 @@ create_exception!(
     "A known field of an event that holds what the protocol forbids.\n\n\
      Attributes:\n    path: which field, like `outcome.interrupts[1].reason`.\n    \
      event_index: which event, counted from 0 by the stage that refused it; None for a run's input.\n    \
-     event_type: its `type`."
+     event_type: its `type`.\n    \
+     reason: what is wrong with it, without the rest."
 );
 create_exception!(
     agui_codec,
@@ -37,7 +38,8 @@ create_exception!(
      Attributes:\n    event_index: which event, counted from 0 by the stage that refused it.\n    \
      event_type: its `type`, or None at the end of the stream.\n    \
      id: the id of the message, call, step or run that it is about, or None.\n    \
-     expected: what would have been right."
+     expected: what would have been right.\n    \
+     reason: what is wrong, without the rest."
 );
 
 /// What is wrong with an event where it stands.
@@ -69,6 +71,7 @@ impl Violation {
         let error = SequenceError::new_err(format!("{place}: {reason}; expected {expected}"));
         let attributes = || -> PyResult<()> {
             let value = error.value(py);
+            value.setattr("reason", reason)?;
             value.setattr("event_index", index)?;
             value.setattr("event_type", event_type)?;
             value.setattr("id", id)?;
@@ -285,6 +288,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PatchError", patch)?;
     let enforcement = py.get_type::<EnforcementError>();
     enforcement.setattr("path", "")?;
+    enforcement.setattr("reason", "")?;
     for attribute in ["event_index", "event_type"] {
         enforcement.setattr(attribute, py.None())?;
     }
@@ -294,6 +298,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sequence.setattr("event_type", py.None())?;
     sequence.setattr("id", py.None())?;
     sequence.setattr("expected", "")?;
+    sequence.setattr("reason", "")?;
     module.add("SequenceError", sequence)?;
     let decode = py.get_type::<DecodeError>();
     decode.setattr("offset", py.None())?;

@@ -18,7 +18,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agui_codec import EventEncoder, __version__, _demo, to_json
+from agui_codec import (
+    AGUIError,
+    ChunkExpander,
+    Deviation,
+    EventEncoder,
+    EventEnforcer,
+    EventVerifier,
+    LegacyUpgrader,
+    Pipeline,
+    __version__,
+    _demo,
+    to_json,
+)
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
 
 WIDTH = 80
@@ -188,6 +200,83 @@ def encode(file: BinaryIO, source: str | None, target: str) -> None:
             raise _at(number, str(error)) from None
         out.write(data)
         out.flush()
+
+
+# --- verify --------------------------------------------------------------------------------
+
+
+@cli.command()
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["sse", "jsonl"]),
+    help="What FILE is. By default its first line tells.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write the verdict as one JSON object.")
+def verify(file: BinaryIO, source: str | None, as_json: bool) -> None:
+    """Say whether the events of FILE (- for stdin) are a valid stream.
+
+    They go through what a client makes them go through: older shapes are converted, what is
+    unknown is removed, chunks are expanded, and each event must be well-formed and may stand
+    where it stands. Status 0: they are. Status 1: they are not, with the index of the event
+    (from 0), its line, what is wrong and what would have been right. What was tolerated is
+    listed, and changes nothing.
+    """
+    tolerated: list[dict[str, Any]] = []
+    index, line = -1, 0
+
+    def on_deviation(deviation: Deviation) -> None:
+        names = ("kind", "event_type", "path", "detail")
+        fields = {name: getattr(deviation, name) for name in names}
+        tolerated.append({"index": index, "line": line, **fields})
+
+    pipeline = Pipeline(
+        LegacyUpgrader(on_deviation=on_deviation),
+        EventEnforcer(on_deviation=on_deviation),
+        ChunkExpander(on_deviation=on_deviation),
+        EventVerifier(),
+    )
+    refused: dict[str, Any] | None = None
+    try:
+        for number, event in _read(file, source):
+            index, line = index + 1, number
+            pipeline.feed(event)
+            # An error that comes after events, of a chunk say, would be raised a call later.
+            if pipeline.error is not None:
+                raise pipeline.error
+        index, line = index + 1, 0
+        pipeline.close()
+    except AGUIError as error:
+        names = ("event_type", "id", "path")
+        refused = {
+            "index": index,
+            "line": line or None,
+            **{name: getattr(error, name, None) for name in names},
+            "reason": getattr(error, "reason", "") or str(error),
+            "expected": getattr(error, "expected", "") or None,
+        }
+    if as_json:
+        events = index if refused is None else index + (line > 0)
+        verdict = {"valid": refused is None, "events": events}
+        click.echo(json.dumps({**verdict, "error": refused, "tolerated": tolerated}))
+    else:
+        for one in tolerated:
+            where = ": ".join(filter(None, (one["event_type"], one["path"])))
+            click.echo(f"event {one['index']} (line {one['line']}), {where}: {one['detail']}")
+        if refused is None:
+            click.echo(f"{index} events, valid")
+    if refused is None:
+        return
+    if as_json:
+        click.get_current_context().exit(1)
+    place = f"event {index} (line {line})" if line else f"after {index} events"
+    about = ": ".join(filter(None, (refused["event_type"], refused["path"])))
+    expected = f"\n  expected: {refused['expected']}" if refused["expected"] else ""
+    raise click.ClickException(f"{place}, {about or 'the end'}: {refused['reason']}{expected}")
+
+
+# --- reading -------------------------------------------------------------------------------
 
 
 def _at(number: int, reason: str) -> click.ClickException:

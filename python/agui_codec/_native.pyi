@@ -21,9 +21,11 @@ class SequenceError(AGUIError):
     event_type: str | None
     id: str | None
     expected: str
+    reason: str
 
 class EnforcementError(AGUIError):
     path: str
+    reason: str
     event_index: int | None
     event_type: str | None
 

@@ -220,6 +220,7 @@ fn error(
     let attributes = || -> PyResult<()> {
         let value = error.value(py);
         value.setattr("path", path)?;
+        value.setattr("reason", reason)?;
         value.setattr("event_index", index)?;
         value.setattr("event_type", event_type)
     };
