@@ -80,11 +80,6 @@ def test_whoever_has_the_class_has_ours(installed: None) -> None:
             assert encoder.get_content_type() == "text/event-stream"
 
 
-def test_construction_gives_an_encoder_of_ours(installed: None) -> None:
-    assert isinstance(Official(), EventEncoder)
-    assert isinstance(Official(accept="text/event-stream"), EventEncoder)
-
-
 def test_the_arguments_of_ours_are_taken(installed: None) -> None:
     assert Official(drop_raw_event=True).encode(EVENT) == DROPPED
     assert Official(None, default=lambda value: "d").encode(

@@ -18,6 +18,9 @@ _ABSENT = object()
 
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
+    if type(self)._encode_sse is not _Official._encode_sse:
+        # A subclass with framing of its own sends text, whatever is asked for.
+        args, kwargs = (), {**kwargs, "accept": None}
     self._agui_codec = EventEncoder(*args, **kwargs)
 
 

@@ -10,6 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PySet, PyString, PyType};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -158,16 +159,26 @@ impl Plan {
                 let validator = class.getattr(intern!(py, "__pydantic_validator__"))?;
                 Ok(serializer.is(&self.serializer)
                     && validator.is(&self.validator)
-                    && dumps_as_pydantic_does(class)?)
+                    && dumps_as_pydantic_does(class)?
+                    && self.omits_as_learned(class)?)
             };
-            // The look-ups above have given the class a version again.
-            let version = capi::type_version(self.key);
             let holds = holds().unwrap_or(false);
             if holds {
-                self.version.store(version, Ordering::Relaxed);
+                // The look-ups have given the class a version again.
+                self.version.store(capi::type_version(self.key), Ordering::Relaxed);
             }
             holds
         })
+    }
+
+    /// Whether the SDK's serializer leaves out what this plan does: it asks the class, which keeps
+    /// the answer as an attribute.
+    fn omits_as_learned(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
+        let keys = class.call_method0(intern!(class.py(), "_omittable_keys"))?;
+        let keys: HashSet<String> = keys.extract()?;
+        let ours = self.fields.iter().filter(|field| field.omit_none);
+        let ours = ours.flat_map(|field| [&*field.name_text, &*field.alias_text]);
+        Ok(keys == ours.map(str::to_owned).collect())
     }
 
     /// The field with this attribute name or alias. Both are interned, as are the keys of an
@@ -175,17 +186,18 @@ impl Plan {
     /// mostly at `expected`.
     #[inline]
     pub fn find(&self, key: &Bound<'_, PyAny>, expected: usize, by: Spelling) -> Option<usize> {
+        self.find_address(key, expected, by).or_else(|| self.find_text(key, by))
+    }
+
+    #[inline]
+    fn find_address(&self, key: &Bound<'_, PyAny>, expected: usize, by: Spelling) -> Option<usize> {
         let address = key.as_ptr() as usize;
         let keys = match by {
             Spelling::Model => &self.name_keys,
             Spelling::Wire => &self.alias_keys,
         };
-        for (at, key) in keys.iter().enumerate().skip(expected) {
-            if *key == address {
-                return Some(at);
-            }
-        }
-        self.find_text(key, by)
+        let after = keys.iter().enumerate().skip(expected);
+        after.into_iter().find(|(_, key)| **key == address).map(|(at, _)| at)
     }
 
     #[inline(never)]
@@ -215,10 +227,12 @@ impl Plan {
     /// The field with this alias or attribute name, as the keys of a wire dict may be either.
     #[inline]
     pub fn find_any(&self, key: &Bound<'_, PyAny>, expected: usize) -> Option<(usize, Spelling)> {
-        match self.find(key, expected, Spelling::Wire) {
-            Some(at) => Some((at, Spelling::Wire)),
-            None => self.find_text(key, Spelling::Model).map(|at| (at, Spelling::Model)),
-        }
+        let by_address = |by| Some((self.find_address(key, expected, by)?, by));
+        let by_text = |by| Some((self.find_text(key, by)?, by));
+        by_address(Spelling::Wire)
+            .or_else(|| by_address(Spelling::Model))
+            .or_else(|| by_text(Spelling::Wire))
+            .or_else(|| by_text(Spelling::Model))
     }
 
     /// The field with this alias or attribute name, by its bytes.

@@ -130,7 +130,8 @@ impl<'py> View<'py> {
         let mut items = DictIter::new(&self.fields);
         while let Some((key, value)) = items.next() {
             let (key, value) = (key.to_owned(), value.to_owned());
-            let name = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
+            let name = key.cast::<PyString>().map_err(|_| Surprise)?;
+            let name = &capi::plain_str(name).map_err(|_| Surprise)?;
             let found = match plan.find_any(name, expected) {
                 // The wire's own spelling wins; the other is then an entry like any unknown one.
                 Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => None,

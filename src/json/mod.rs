@@ -11,6 +11,7 @@ pub mod number;
 mod official;
 mod reader;
 mod skip;
+mod stack;
 mod string;
 mod typed;
 mod wire;

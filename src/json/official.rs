@@ -3,12 +3,13 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::document::Options;
+use super::stack;
 use crate::capi;
 use crate::errors::{Fault, Step};
-use crate::event::{base_model, registry};
+use crate::event::registry;
 
 /// What `event.model_dump_json(by_alias=True)` answers or raises.
 pub fn document<'py>(
@@ -21,70 +22,28 @@ pub fn document<'py>(
     if let Some(default) = &options.default {
         arguments.set_item(intern!(py, "fallback"), default)?;
     }
-    if options.drop_raw_event {
-        arguments.set_item(intern!(py, "exclude"), PySet::new(py, ["raw_event"])?)?;
-    }
-    let text = if is_deep(event, 0) {
-        on_large_stack(event, &arguments)?
-    } else {
-        event.call_method(intern!(py, "model_dump_json"), (), Some(&arguments))?
-    };
+    let bare = if options.drop_raw_event { without_raw_event(event)? } else { None };
+    let event = bare.as_ref().unwrap_or(event);
+    let text = stack::model_dump_json(event, &arguments)?;
     text.cast_into::<PyString>().map_err(|error| {
         PyTypeError::new_err(format!("model_dump_json of {}: {error}", type_name(event)))
     })
 }
 
-/// So many levels pydantic writes on any stack. At about a kilobyte each, its limit of 254 is too
-/// much for the stack of a small thread, and it crashes there.
-const SHALLOW: u32 = 64;
-const LARGE_STACK: usize = 4 << 20;
-
-/// Whether lists, tuples, dicts and fields of models nest deeper than [`SHALLOW`].
-fn is_deep(value: &Bound<'_, PyAny>, depth: u32) -> bool {
-    if depth > SHALLOW {
-        return true;
-    }
-    if let Ok(dict) = value.cast::<PyDict>() {
-        dict.copy().is_ok_and(|copy| copy.values().iter().any(|inner| is_deep(&inner, depth + 1)))
-    } else if let Ok(list) = value.cast::<PyList>() {
-        list.to_tuple().iter().any(|inner| is_deep(&inner, depth + 1))
-    } else if let Ok(tuple) = value.cast::<PyTuple>() {
-        tuple.iter().any(|inner| is_deep(&inner, depth + 1))
-    } else if is_model(value) {
-        // The dictionary is not a level of its own.
-        capi::instance_dict(value).is_some_and(|fields| is_deep(&fields, depth))
-    } else {
-        false
-    }
-}
-
-fn is_model(value: &Bound<'_, PyAny>) -> bool {
-    base_model(value.py()).and_then(|base| value.is_instance(base)).unwrap_or(false)
-}
-
-#[cold]
-fn on_large_stack<'py>(
-    event: &Bound<'py, PyAny>,
-    arguments: &Bound<'py, PyDict>,
-) -> PyResult<Bound<'py, PyAny>> {
+/// A copy of the event that has no `raw_event`, if it has one. (`exclude` would be an argument
+/// that an overridden `model_dump_json` need not take.)
+fn without_raw_event<'py>(event: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = event.py();
-    let (event, arguments) = (event.clone().unbind(), arguments.clone().unbind());
-    let call = move || {
-        Python::attach(|py| {
-            event
-                .bind(py)
-                .call_method("model_dump_json", (), Some(arguments.bind(py)))
-                .map(Bound::unbind)
-        })
-    };
-    let answer = py.detach(|| {
-        let thread = std::thread::Builder::new().stack_size(LARGE_STACK).spawn(call);
-        thread.map(std::thread::JoinHandle::join)
-    })?;
-    match answer {
-        Ok(text) => text.map(|text| text.into_bound(py)),
-        Err(panic) => std::panic::resume_unwind(panic),
+    let name = intern!(py, "raw_event");
+    let raw_event = capi::instance_dict(event).and_then(|fields| capi::dict_get(&fields, name));
+    if raw_event.is_none_or(|raw_event| raw_event.is_none()) {
+        return Ok(None);
     }
+    let copy = event.call_method0(intern!(py, "model_copy"))?;
+    if let Some(fields) = capi::instance_dict(&copy) {
+        fields.set_item(name, py.None())?;
+    }
+    Ok(Some(copy))
 }
 
 /// The JSON of a value inside a wire dict: what pydantic writes for it inside an event.

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::document::Options;
+use super::stack::nests_deeper;
 use super::writer::{Stop, Writer, Written, is_constant};
 use super::{MAX_DEPTH, escape, official};
 use crate::capi;
@@ -47,20 +48,23 @@ impl<'py> Wire<'_, 'py> {
         }
     }
 
-    /// A dict in the place of an object of the protocol. One that is not exactly a dict with
-    /// exactly str for keys is read through a copy that is.
+    /// A dict in the place of an object of the protocol. One of a subclass is read through a plain
+    /// copy: the C-API does not see the order that an `OrderedDict` has.
     fn described(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Written {
-        let start = self.writer.bytes.len();
-        let depth = self.writer.depth;
-        if capi::is_exact_dict(dict) {
-            match self.object(dict, plan) {
-                Err(Stop::Official) => {}
-                written => return written,
+        let written = if capi::is_exact_dict(dict) {
+            self.object(dict, plan)
+        } else {
+            let copy = PyDict::new(dict.py());
+            if let Err(cause) = copy.update(dict.as_mapping()) {
+                let unreadable = Fault::new("the dict cannot be read");
+                return Err(Stop::Fault(Box::new(Fault { cause: Some(cause), ..unreadable })));
             }
-            self.writer.bytes.truncate(start);
-            self.writer.depth = depth;
+            self.object(&copy, plan)
+        };
+        match written {
+            Err(Stop::Official) => Err(fault(surprise_in(dict))),
+            written => written,
         }
-        self.object(&plain(dict).map_err(|fault| Stop::Fault(Box::new(fault)))?, plan)
     }
 
     fn object(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Written {
@@ -169,6 +173,10 @@ impl<'py> Wire<'_, 'py> {
 
     #[cold]
     fn official_payload(&mut self, value: &Bound<'py, PyAny>) -> Written {
+        // Refused without asking pydantic, which would say so much later.
+        if nests_deeper(value, MAX_DEPTH - self.writer.depth) {
+            return Err(Stop::TooDeep);
+        }
         let json =
             official::value(value, self.options).map_err(|fault| Stop::Fault(Box::new(fault)))?;
         if self.writer.depth + nesting(json.as_bytes()) > MAX_DEPTH {
@@ -180,27 +188,13 @@ impl<'py> Wire<'_, 'py> {
     }
 }
 
-/// An exact dict with exact str keys: the items in the dict's own order (that of an OrderedDict is
-/// not the one that the C-API sees), keys of a subclass of str by their text.
+/// What kept a dict from being read.
 #[cold]
-fn plain<'py>(dict: &Bound<'py, PyDict>) -> Result<Bound<'py, PyDict>, Fault> {
-    let py = dict.py();
-    let copy = || -> PyResult<Result<Bound<'py, PyDict>, Fault>> {
-        let exact = PyDict::new(py);
-        exact.update(dict.as_mapping())?;
-        let plain = PyDict::new(py);
-        for (key, value) in exact {
-            let Ok(key) = key.cast::<PyString>() else {
-                let found = official::type_name(&key);
-                return Ok(Err(Fault::new(format!("a key is a str, not {found}"))));
-            };
-            plain.set_item(PyString::new(py, &key.to_string_lossy()), value)?;
-        }
-        Ok(Ok(plain))
-    };
-    copy().unwrap_or_else(|cause| {
-        Err(Fault { cause: Some(cause), ..Fault::new("the dict cannot be read") })
-    })
+fn surprise_in(dict: &Bound<'_, PyDict>) -> String {
+    match dict.keys().iter().find(|key| !key.is_instance_of::<PyString>()) {
+        Some(key) => format!("a key is a str, not {}", official::type_name(&key)),
+        None => "the dict was changed while it was read".into(),
+    }
 }
 
 /// How deep the containers of a JSON document nest.
