@@ -86,8 +86,10 @@ def test_what_pydantic_writes_and_what_nobody_can() -> None:
     bad = CustomEvent(name="n", value={"deep": [object()]})
     lone = CustomEvent(name="n", value=["\ud800"])
     wire_odd = {"type": "X", "value": {1: b"x", "s": {1, 2}}}
-    wire_bad = {"type": "CUSTOM", "value": {"deep": [object()]}, "name": "n"}
-    wire_key = {"type": "X", 5: 1}
+    # Long keys, so that a path or a message that is leaked shows.
+    long = "k" * 2_000
+    wire_bad = {"type": "CUSTOM", "value": {long: [object()]}, "name": "n"}
+    wire_key = {"type": "X", long: 1, 5: 1}
     wire_lone = {"type": "X", "a": "é\ud800"}
     hooked = EventEncoder(default=lambda value: ["replaced"], drop_raw_event=True)
     encode = ENCODER.encode
