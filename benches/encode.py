@@ -8,10 +8,10 @@ from typing import Any
 
 from ag_ui import core
 from ag_ui.encoder import EventEncoder as OfficialEncoder
-from agui_codec import EventEncoder, _demo
-from agui_codec._demo import DICT, JSON, MODEL, OFFICIAL, ORJSON, Contender, Document
 from pydantic import TypeAdapter
 
+from agui_codec import EventEncoder, _demo
+from agui_codec._demo import DICT, JSON, MODEL, OFFICIAL, ORJSON, Contender, Document
 from benches.suite import ROOT, Absent, Budget
 
 FLOOR = ORJSON

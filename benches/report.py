@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agui_codec._demo import Document, Measurement, duration, machine, measure
-
 from benches.suite import ROOT, Absent, Budget, Group, chosen
 
 START = "<!-- bench:start -->"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from agui_codec._demo import Contender, Document
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ ratios between contenders use ``python -m benches.report``, which takes them in 
 from typing import Any
 
 import pytest
-from agui_codec._demo import exhaust
 
+from agui_codec._demo import exhaust
 from benches.suite import Row, chosen, parameters
 
 

@@ -207,8 +207,8 @@ pub fn utf8_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny
         return Ok(PyString::from_bytes(py, bytes)?.into_any());
     }
     let max_char = match highest {
-        ..0xc4 => 0xff,
-        ..0xf0 => 0xffff,
+        0..=0xc3 => 0xff,
+        0xc4..=0xef => 0xffff,
         _ => 0x10_ffff,
     };
     // SAFETY: a new str of `len` characters in the form that `max_char` asks for; exactly as many
@@ -254,8 +254,8 @@ unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut targe
                 continue;
             }
             let (mut code, more) = match lead {
-                ..0xe0 => (u32::from(lead & 0x1f), 1),
-                ..0xf0 => (u32::from(lead & 0x0f), 2),
+                0..=0xdf => (u32::from(lead & 0x1f), 1),
+                0xe0..=0xef => (u32::from(lead & 0x0f), 2),
                 _ => (u32::from(lead & 0x07), 3),
             };
             for &byte in after.get_unchecked(..more) {

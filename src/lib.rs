@@ -44,9 +44,6 @@ mod _native {
     const SSE_MEDIA_TYPE: &str = super::accept::SSE;
     #[pymodule_export]
     use super::sse::{SSEParser, ServerSentEvent};
-    /// The version of the crate, and so of the package.
-    #[pymodule_export]
-    const __version__: &str = env!("CARGO_PKG_VERSION");
     /// Built without optimisation.
     #[pymodule_export]
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
@@ -62,6 +59,8 @@ mod _native {
         super::event::Registry::fill(module.py())?;
         super::json::compare_floats(module.py())?;
         super::errors::add_to(module)?;
+        // The version of the crate, and so of the package.
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         let dump = wrap_pyfunction!(model_dump_json, module)?;
         super::event::set_our_model_dump_json(&dump);
         // These two are put on classes by `install()`.

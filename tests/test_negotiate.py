@@ -6,14 +6,15 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import ag_ui.encoder
-import agui_codec
 import httpx
-import node_peer
 import pytest
 import uvicorn
 from ag_ui import core
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
+
+import agui_codec
+import node_peer
 
 PROTO = "application/vnd.ag-ui.event+proto"
 OLD = "application/x-ag-ui"
@@ -129,7 +130,9 @@ def test_a_copy_answers_in_the_same_format() -> None:
 def test_an_error_leaves_the_encoder_usable() -> None:
     encoder = agui_codec.EventEncoder(PROTO)
     with pytest.raises(agui_codec.EncodeError) as error:
-        encoder.encode_many([EVENTS[0], {"type": "CUSTOM", "name": "n", "value": {"big": 2**60 + 1}}])
+        encoder.encode_many(
+            [EVENTS[0], {"type": "CUSTOM", "name": "n", "value": {"big": 2**60 + 1}}]
+        )
     assert error.value.path == "value.big"
     assert encoder.encode(EVENTS[0]) == encoder.encode_protobuf(EVENTS[0])
 

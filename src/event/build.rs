@@ -153,7 +153,7 @@ pub fn accept<'py>(
             (Err(_), _) => false,
         },
         Shape::JsonPointer => match value.cast_exact::<PyString>() {
-            Ok(pointer) => is_json_pointer(&pointer.to_str()?),
+            Ok(pointer) => is_json_pointer(pointer.to_str()?),
             Err(_) => false,
         },
         Shape::Map => {
@@ -251,7 +251,8 @@ pub fn model<'py>(
 
 /// The event that a wire dict describes, in the spelling asked for. What is not exactly as
 /// declared is judged by the official validator, whose error comes through unchanged.
-pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Bound<'py, PyAny>> {
+pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, PyAny>> {
+    static VALIDATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if spelling == Spelling::Wire {
         return Ok(dict.into_any());
     }
@@ -265,7 +266,6 @@ pub fn event<'py>(dict: Bound<'py, PyDict>, spelling: Spelling) -> PyResult<Boun
     {
         return Ok(model);
     }
-    static VALIDATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let validate = VALIDATE.get_or_try_init(py, || {
         let union = py.import(intern!(py, "ag_ui.core.events"))?.getattr(intern!(py, "Event"))?;
         let adapter = py.import(intern!(py, "pydantic"))?.getattr(intern!(py, "TypeAdapter"))?;

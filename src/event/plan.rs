@@ -541,7 +541,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             default = Some(value);
             inner = get(&inner, "schema")?.cast_into::<PyDict>()?;
         }
-        let omit_none = default.as_ref().is_some_and(|value| value.is_none());
+        let omit_none = default.as_ref().is_some_and(Bound::is_none);
         let shape = self.shape(inner)?;
         let prefix = format!(",\"{alias}\":");
         let constant = match &shape {

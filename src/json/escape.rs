@@ -96,7 +96,7 @@ fn push_rest(out: &mut Vec<u8>, mut rest: &[u8]) {
 unsafe fn copy_clean(text: &[u8], target: *mut u8) -> usize {
     let len = text.len();
     let source = text.as_ptr();
-    // SAFETY (of all that follows): reads stay below `len`, as the conditions say, and what is
+    // SAFETY: reads stay below `len`, as the conditions say, and what is
     // written stays below `len + 16`, for which the caller left room.
     unsafe {
         if len >= 16 {
@@ -265,6 +265,7 @@ mod sse2 {
     /// # Safety
     /// 16 bytes can be read at `source` and written at `target`.
     #[inline]
+    #[allow(clippy::cast_ptr_alignment, reason = "both are read and written unaligned")]
     pub unsafe fn step(source: *const u8, target: *mut u8) -> u32 {
         // SAFETY: as the caller promises. SSE2 is part of x86_64.
         unsafe {
@@ -312,7 +313,7 @@ mod tests {
                 '\n' => out.push_str("\\n"),
                 '\r' => out.push_str("\\r"),
                 '\t' => out.push_str("\\t"),
-                c if c < ' ' => out.push_str(&format!("\\u{:04x}", c as u32)),
+                c if c < ' ' => out.extend(format!("\\u{:04x}", c as u32).chars()),
                 c => out.push(c),
             }
         }

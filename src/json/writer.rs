@@ -242,10 +242,11 @@ impl Writer {
     fn wide_text(&mut self, text: &Text<'_>) -> Written {
         self.ascii = false;
         let written = match text {
-            Text::Latin1(text) => escape::push_code_points(&mut self.bytes, text),
+            Text::Ascii(text) | Text::Latin1(text) => {
+                escape::push_code_points(&mut self.bytes, text)
+            }
             Text::Ucs2(text) => escape::push_code_points(&mut self.bytes, text),
             Text::Ucs4(text) => escape::push_code_points(&mut self.bytes, text),
-            Text::Ascii(text) => escape::push_code_points(&mut self.bytes, text),
         };
         // Half a surrogate pair: pydantic says what is wrong.
         written.map_err(|escape::LoneSurrogate| Stop::Official)
