@@ -11,7 +11,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
 use super::encode::SAFE_INTEGER;
-use super::layout::SLOTS;
 use super::schema::{Field, Kind, Label, Message};
 use super::shape;
 use super::table::{BASE_EVENT, EVENT, EVENT_TYPE, KEYS};
@@ -94,7 +93,14 @@ pub enum Raw<'a, 'py> {
 }
 
 /// What was read of a message, by the index of the field.
-pub type Fields<'a, 'py> = [Raw<'a, 'py>; SLOTS];
+pub type Fields<'a, 'py> = [Raw<'a, 'py>; FIELDS];
+
+/// No message has more fields than this.
+pub const FIELDS: usize = 14;
+
+const fn no_fields<'a, 'py>() -> Fields<'a, 'py> {
+    [const { Raw::Absent }; FIELDS]
+}
 
 impl<'a> Raw<'a, '_> {
     pub fn is_present(&self) -> bool {
@@ -163,32 +169,38 @@ impl<'py> Decoder<'py> {
         message: &'static Message,
         bytes: &[u8],
     ) -> Decoded<Bound<'py, PyDict>> {
-        let fields = self.fields(message, bytes, 1)?;
+        let mut fields = no_fields();
+        self.fields(message, bytes, 1, &mut fields)?;
         let object = PyDict::new(self.py);
         match &fields[0] {
             Raw::Bytes(base) => self.base_event(arm, base, &object)?,
             Raw::Several(parts) => self.base_event(arm, &parts.concat(), &object)?,
             _ => return Err(Bad::at("an event without a base event", bytes)),
         }
-        shape::restore(self, message, &fields, &object, 1)?;
+        shape::restore(self, message, &fields, 1, &object, 1)?;
         Ok(object)
     }
 
     /// What all events have, its type first.
     fn base_event(&mut self, arm: usize, bytes: &[u8], event: &Bound<'py, PyDict>) -> Decoded<()> {
-        let fields = self.fields(&BASE_EVENT, bytes, 1)?;
-        let declared = match fields[0] {
-            Raw::Number(number) => number as u32,
-            _ => 0,
+        let name = &names(self.py)?.events[arm];
+        let object = name.object.bind(self.py);
+        let registry = registry();
+        // A type and nothing else, as nearly every event has it.
+        let only_type = match bytes {
+            [] => Some(0),
+            [0x08, number @ 0..0x80] => Some(u64::from(*number)),
+            _ => None,
         };
-        let names = names(self.py)?;
-        let name = &names.events[arm];
-        if declared != name.number {
-            let declared = EVENT_TYPE.get(declared as usize).copied().unwrap_or("an unknown type");
-            let reason = format!("an event of {} says that it is of {declared}", name.text);
-            return Err(Bad::at(&reason, bytes).inside(Step::Key("type".into())));
+        if let Some(declared) = only_type {
+            name.check(declared, bytes)?;
+            event.set_item(registry.type_key.bind(self.py), object)?;
+            return Ok(());
         }
-        event.set_item(intern!(self.py, "type"), name.object.bind(self.py))?;
+        let mut fields = no_fields();
+        self.fields(&BASE_EVENT, bytes, 1, &mut fields)?;
+        name.check(if let Raw::Number(declared) = fields[0] { declared } else { 0 }, bytes)?;
+        event.set_item(registry.type_key.bind(self.py), object)?;
         for at in 1..BASE_EVENT.fields.len() {
             self.put(&BASE_EVENT, at, &fields, event, 1)?;
         }
@@ -202,8 +214,8 @@ impl<'py> Decoder<'py> {
         message: &'static Message,
         bytes: &'a [u8],
         depth: u32,
-    ) -> Decoded<Fields<'a, 'py>> {
-        let mut fields: Fields<'a, 'py> = [const { Raw::Absent }; SLOTS];
+        fields: &mut Fields<'a, 'py>,
+    ) -> Decoded<()> {
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
             let (number, wire_type) = reader.tag()?;
@@ -228,7 +240,7 @@ impl<'py> Decoder<'py> {
                 _ => reader.skip(number, wire_type)?,
             }
         }
-        Ok(fields)
+        Ok(())
     }
 
     /// One occurrence of a field that is not repeated.
@@ -309,8 +321,9 @@ impl<'py> Decoder<'py> {
         object: &Bound<'py, PyDict>,
         depth: u32,
     ) -> Decoded<bool> {
-        let fields = self.fields(message, bytes, depth)?;
-        shape::restore(self, message, &fields, object, depth)?;
+        let mut fields = no_fields();
+        self.fields(message, bytes, depth, &mut fields)?;
+        shape::restore(self, message, &fields, 0, object, depth)?;
         Ok(!shape::lacks_source(message, object, &fields))
     }
 
@@ -321,7 +334,8 @@ impl<'py> Decoder<'py> {
         bytes: &[u8],
         depth: u32,
     ) -> Decoded<Option<Bound<'py, PyDict>>> {
-        let fields = self.fields(message, bytes, depth)?;
+        let mut fields = no_fields();
+        self.fields(message, bytes, depth, &mut fields)?;
         let mut arms = message.fields.iter().zip(&fields).filter(|(_, raw)| raw.is_present());
         let Some((arm, raw)) = arms.next() else { return Ok(None) };
         if arms.next().is_some() {
@@ -348,9 +362,6 @@ impl<'py> Decoder<'py> {
         depth: u32,
     ) -> Decoded<()> {
         let field = &message.fields[at];
-        if at == 0 && field.name == "base_event" {
-            return Ok(());
-        }
         let raw = &fields[at];
         if !raw.is_present()
             && (field.label == Label::Optional || shape::empty_is_absent(message, at))
@@ -392,8 +403,8 @@ impl<'py> Decoder<'py> {
                 Ok(Some(PyBool::new(self.py, *number != 0).to_owned().into_any()))
             }
             (Raw::Number(number), Kind::Int64) => self.integer(number.cast_signed()).map(Some),
-            (Raw::Number(number), Kind::Enum) => self.op(*number as i32).map(Some),
-            (Raw::Absent, Kind::Enum) => self.op(0).map(Some),
+            (Raw::Number(number), Kind::Enum) => Ok(Some(self.op(*number as i32))),
+            (Raw::Absent, Kind::Enum) => Ok(Some(self.op(0))),
             _ => Ok(None),
         }
     }
@@ -421,8 +432,8 @@ impl<'py> Decoder<'py> {
         Ok(value.into_pyobject(self.py).map_err(PyErr::from)?.into_any())
     }
 
-    fn op(&self, number: i32) -> Decoded<Bound<'py, PyAny>> {
-        Ok(PyString::intern(self.py, &shape::op_name(number)).into_any())
+    fn op(&self, number: i32) -> Bound<'py, PyAny> {
+        PyString::intern(self.py, &shape::op_name(number)).into_any()
     }
 
     /// The text of a string.
@@ -535,9 +546,28 @@ struct Names {
 }
 
 struct EventName {
-    number: u32,
+    number: u64,
     text: &'static str,
     object: Py<PyString>,
+}
+
+impl EventName {
+    /// Refuses an event that says it is of another type than its arm.
+    #[inline]
+    fn check(&self, declared: u64, base: &[u8]) -> Decoded<()> {
+        if declared == self.number { Ok(()) } else { Err(self.mismatch(declared, base)) }
+    }
+
+    #[cold]
+    fn mismatch(&self, declared: u64, base: &[u8]) -> Box<Bad> {
+        let known = usize::try_from(declared).ok().and_then(|number| EVENT_TYPE.get(number));
+        let reason = format!(
+            "an event of {} says that it is of {}",
+            self.text,
+            known.copied().unwrap_or("an unknown type")
+        );
+        Bad::at(&reason, base).inside(Step::Key("type".into()))
+    }
 }
 
 fn names(py: Python<'_>) -> PyResult<&'static Names> {
@@ -550,7 +580,7 @@ fn names(py: Python<'_>) -> PyResult<&'static Names> {
             let number = EVENT_TYPE.iter().position(is_named).unwrap_or(usize::MAX);
             let text = EVENT_TYPE.get(number).copied().unwrap_or("an unknown type");
             events.push(EventName {
-                number: u32::try_from(number).unwrap_or(u32::MAX),
+                number: number as u64,
                 text,
                 object: PyString::intern(py, text).unbind(),
             });

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::cell::Cell;
 
+use super::flat::{Flat, has_only_type};
 use super::gather::Gather;
 use super::layout::{
     Choice, Layout, METADATA, Place, RAW_EVENT, Slots, TIMESTAMP, layouts, no_slots,
@@ -29,31 +30,32 @@ pub const SAFE_INTEGER: i64 = (1 << 53) - 1;
 thread_local! {
     /// The buffers of the last call on this thread. They are taken while in use, so that a call
     /// from within a call has its own.
-    static SCRATCH: Cell<Gather> = Cell::default();
+    static SCRATCH: Cell<Gather> = const { Cell::new(Gather::new()) };
 }
 
 /// Larger buffers are given back to the allocator after use.
 const SCRATCH_LIMIT: usize = 1 << 20;
 
 /// One event as bytes: with its length in front as four bytes, big-endian, if it is to be framed.
+#[inline]
 pub fn encode<'py>(
     py: Python<'py>,
     event: &Bound<'py, PyAny>,
     options: &Options<'py>,
     framed: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    with_event(py, event, options, |gather| {
-        if framed {
-            let prefix = frame_prefix(gather)?;
-            return PyBytes::new_with(py, prefix.len() + gather.len(), |out| {
-                let (front, rest) = out.split_at_mut(prefix.len());
-                front.copy_from_slice(&prefix);
-                gather.write(rest);
+    with_event(py, event, options, |message| {
+        if !framed {
+            return PyBytes::new_with(py, message.len(), |out| {
+                message.write(out);
                 Ok(())
             });
         }
-        PyBytes::new_with(py, gather.len(), |out| {
-            gather.write(out);
+        let prefix = message.frame_prefix()?;
+        PyBytes::new_with(py, prefix.len() + message.len(), |out| {
+            let (front, rest) = out.split_at_mut(prefix.len());
+            front.copy_from_slice(&prefix);
+            message.write(rest);
             Ok(())
         })
     })
@@ -66,19 +68,45 @@ pub fn push_frame<'py>(
     options: &Options<'py>,
     out: &mut Vec<u8>,
 ) -> PyResult<()> {
-    with_event(py, event, options, |gather| {
-        out.extend_from_slice(&frame_prefix(gather)?);
+    with_event(py, event, options, |message| {
+        out.extend_from_slice(&message.frame_prefix()?);
         let start = out.len();
-        out.resize(start + gather.len(), 0);
-        gather.write(&mut out[start..]);
+        out.resize(start + message.len(), 0);
+        message.write(&mut out[start..]);
         Ok(())
     })
 }
 
-fn frame_prefix(gather: &Gather) -> PyResult<[u8; 4]> {
-    let len = u32::try_from(gather.len());
-    let len = len.map_err(|_| EncodeError::new_err("an event of more than 4 GiB has no frame"))?;
-    Ok(len.to_be_bytes())
+/// A message of which the size is known.
+enum Sized<'a, 'py> {
+    Flat(Flat<'a, 'py>),
+    Gathered(&'a Gather),
+}
+
+impl Sized<'_, '_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Flat(flat) => flat.len(),
+            Self::Gathered(gather) => gather.len(),
+        }
+    }
+
+    /// Writes it into a place of its size.
+    #[inline]
+    fn write(&self, out: &mut [u8]) {
+        match self {
+            Self::Flat(flat) => flat.write(out),
+            Self::Gathered(gather) => gather.write(out),
+        }
+    }
+
+    fn frame_prefix(&self) -> PyResult<[u8; 4]> {
+        match u32::try_from(self.len()) {
+            Ok(len) => Ok(len.to_be_bytes()),
+            Err(_) => Err(EncodeError::new_err("an event of more than 4 GiB has no frame")),
+        }
+    }
 }
 
 #[inline]
@@ -86,18 +114,26 @@ fn with_event<'py, T>(
     py: Python<'py>,
     event: &Bound<'py, PyAny>,
     options: &Options<'py>,
-    finish: impl FnOnce(&Gather) -> PyResult<T>,
+    finish: impl FnOnce(Sized<'_, 'py>) -> PyResult<T>,
 ) -> PyResult<T> {
-    let mut gather = SCRATCH.take();
-    gather.clear();
-    let mut encoder = Encoder::new(py, &mut gather, options);
-    let gathered = match encoder.event(event) {
+    let mut encoder = Encoder::new(py, options);
+    let mut slots = no_slots();
+    let layout = encoder.read_event(event, &mut slots);
+    if let Ok(layout) = layout
+        && encoder.lost.is_empty()
+        && let Some(flat) = Flat::of(layout, &slots)
+    {
+        return finish(Sized::Flat(flat));
+    }
+    encoder.out = SCRATCH.take();
+    encoder.out.clear();
+    let gathered = match layout.and_then(|layout| encoder.write_event(layout, &slots)) {
         Ok(()) => encoder.report(event),
         Err(stop) => encoder.again(event, stop),
     };
-    let result = gathered.and_then(|()| finish(&gather));
-    if gather.capacity() <= SCRATCH_LIMIT {
-        SCRATCH.set(gather);
+    let result = gathered.and_then(|()| finish(Sized::Gathered(&encoder.out)));
+    if encoder.out.capacity() <= SCRATCH_LIMIT {
+        SCRATCH.set(encoder.out);
     }
     result
 }
@@ -105,7 +141,7 @@ fn with_event<'py, T>(
 /// The state of one encoding.
 pub struct Encoder<'a, 'py> {
     py: Python<'py>,
-    pub out: &'a mut Gather,
+    pub out: Gather,
     pub options: &'a Options<'py>,
     /// How deep the JSON of what is being read nests, the event being the first level.
     pub depth: u32,
@@ -123,12 +159,17 @@ struct Lost {
 
 impl<'a, 'py> Encoder<'a, 'py> {
     #[inline]
-    fn new(py: Python<'py>, out: &'a mut Gather, options: &'a Options<'py>) -> Self {
-        Self { py, out, options, depth: 1, plain: false, lost: Vec::new() }
+    fn new(py: Python<'py>, options: &'a Options<'py>) -> Self {
+        Self { py, out: Gather::new(), options, depth: 1, plain: false, lost: Vec::new() }
     }
 
+    /// The values that an event has for the fields of its message.
     #[inline]
-    fn event(&mut self, event: &Bound<'py, PyAny>) -> Gathered {
+    fn read_event(
+        &mut self,
+        event: &Bound<'py, PyAny>,
+        slots: &mut Slots<'py>,
+    ) -> Result<&'static Layout, Stop> {
         let layouts = layouts(self.py);
         let (layout, view) = match layouts.of_event_class(capi::type_key(event)) {
             Some(layout) if layout.plan.is_current() => {
@@ -141,17 +182,21 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 (layout, View::of_wire(dict, layout.plan))
             }
         };
-        let mut slots = no_slots();
-        self.read(layout, &view, &mut slots)?;
+        self.read(layout, &view, slots)?;
         if self.options.drop_raw_event {
             slots[RAW_EVENT] = None;
         }
-        shape::settle(self, layout.message, &mut slots)?;
+        shape::settle(self, layout.message, slots)?;
+        Ok(layout)
+    }
+
+    /// Gathers the message of an event.
+    fn write_event(&mut self, layout: &'static Layout, slots: &Slots<'py>) -> Gathered {
         let Some(arm) = layout.arm else { return Err(Stop::Official) };
         self.out.tag(arm.number, WireType::Len);
         let open = self.out.open();
-        self.base_event(layout, &slots)?;
-        self.fields(layout, 1, &slots)?;
+        self.base_event(layout, slots)?;
+        self.fields(layout, 1, slots)?;
         self.out.close(open);
         Ok(())
     }
@@ -180,21 +225,15 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// What all events have, as the first field.
     #[inline]
     fn base_event(&mut self, layout: &Layout, slots: &Slots<'py>) -> Gathered {
-        let event_type = layout.event_type as u8;
-        let only_type =
-            slots[TIMESTAMP].is_none() && slots[RAW_EVENT].is_none() && slots[METADATA].is_none();
-        if only_type {
-            match event_type {
-                0 => self.out.raw(&[0x0a, 0]),
-                _ => self.out.raw(&[0x0a, 2, 0x08, event_type]),
-            }
+        let base = layout.base();
+        if has_only_type(slots) {
+            self.out.raw(base);
             return Ok(());
         }
-        self.out.raw(&[0x0a]);
+        self.out.raw(&base[..1]);
         let open = self.out.open();
-        if event_type != 0 {
-            self.out.raw(&[0x08, event_type]);
-        }
+        // The type, if it is not 0.
+        self.out.raw(&base[2..]);
         for (field, slot) in BASE_EVENT.fields[1..].iter().zip([TIMESTAMP, RAW_EVENT, METADATA]) {
             if let Some(value) = &slots[slot] {
                 let optional = layout.optional >> slot & 1 != 0;
@@ -259,15 +298,26 @@ impl<'a, 'py> Encoder<'a, 'py> {
     fn fields(&mut self, layout: &Layout, first: usize, slots: &Slots<'py>) -> Gathered {
         for (at, field) in layout.message.fields.iter().enumerate().skip(first) {
             let Some(value) = &slots[at] else { continue };
-            let mark = self.lost.len();
-            let optional = layout.optional >> at & 1 != 0;
-            let levels = shape::levels(layout.message, at);
-            self.depth += levels;
-            self.field(field, value, optional)
+            // Nearly all fields.
+            let gathered =
+                if let (Kind::Str, Label::Implicit | Label::Optional) = (field.kind, field.label) {
+                    self.string(field, value)
+                } else {
+                    self.other_field(layout, at, value)
+                };
+            gathered
                 .map_err(|stop| stop.inside(Step::Key(shape::key(layout.message, at).into())))?;
-            self.depth -= levels;
-            self.below(mark, || Step::Key(shape::key(layout.message, at).into()));
         }
+        Ok(())
+    }
+
+    fn other_field(&mut self, layout: &Layout, at: usize, value: &Bound<'py, PyAny>) -> Gathered {
+        let mark = self.lost.len();
+        let levels = shape::levels(layout.message, at);
+        self.depth += levels;
+        self.field(&layout.message.fields[at], value, layout.optional >> at & 1 != 0)?;
+        self.depth -= levels;
+        self.below(mark, || Step::Key(shape::key(layout.message, at).into()));
         Ok(())
     }
 
@@ -308,16 +358,6 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 None => self.unfit("the name of a patch operation", value),
             },
         }
-    }
-
-    #[inline]
-    fn string(&mut self, field: &Field, value: &Bound<'py, PyAny>) -> Gathered {
-        let Ok(string) = value.cast_exact::<PyString>() else { return self.unfit("a str", value) };
-        if field.label == Label::Implicit && string.len().is_ok_and(|len| len == 0) {
-            return Ok(());
-        }
-        self.out.tag(field.number, WireType::Len);
-        self.text(string)
     }
 
     fn int64(&mut self, field: &Field, value: &Bound<'py, PyAny>) -> Gathered {
@@ -452,7 +492,9 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.lost.clear();
         self.depth = 1;
         self.plain = true;
-        match self.event(&event) {
+        let mut slots = no_slots();
+        let layout = self.read_event(&event, &mut slots);
+        match layout.and_then(|layout| self.write_event(layout, &slots)) {
             Ok(()) => self.report(&event),
             Err(Stop::Fault(fault)) => Err(fault.into_encode_error(self.py)),
             Err(Stop::Official | Stop::TooDeep) => {

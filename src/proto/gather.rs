@@ -5,7 +5,7 @@
 //! each length belongs and what it is; then the size of the whole is known, and the final bytes
 //! are written in one go. Strings and numbers know their length at once and are gathered with it.
 
-use super::wire::{WireType, push_tag, push_varint, varint_len};
+use super::wire::{WireType, varint_len, write_varint};
 
 /// A length that is missing from the contents.
 #[derive(Clone, Copy)]
@@ -14,15 +14,27 @@ struct Gap {
     at: usize,
     /// The length. While the message is open: how many bytes the lengths before it take.
     len: usize,
+    /// 0, or the tag of the one field of the message, which is a message itself: then both lengths
+    /// are missing here, with the tag between them, and `len` is the inner one.
+    within: u8,
 }
 
 /// What has been gathered.
-#[derive(Default)]
 pub struct Gather {
-    contents: Vec<u8>,
+    /// The contents, and room for more behind them: what is written next costs one look at how
+    /// much there is, however many pieces it has.
+    buffer: Vec<u8>,
+    /// Where the contents end.
+    end: usize,
     gaps: Vec<Gap>,
-    /// The bytes that the lengths of the closed messages take.
+    /// The bytes that the lengths of the closed messages take, and the tags between them.
     lengths: usize,
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A message that was opened and is to be closed.
@@ -31,48 +43,83 @@ pub struct Open(usize);
 
 /// A state to go back to.
 pub struct Point {
-    contents: usize,
+    end: usize,
     gaps: usize,
     lengths: usize,
 }
 
 impl Gather {
+    pub const fn new() -> Self {
+        Self { buffer: Vec::new(), end: 0, gaps: Vec::new(), lengths: 0 }
+    }
+
     pub fn clear(&mut self) {
-        self.contents.clear();
+        self.end = 0;
         self.gaps.clear();
         self.lengths = 0;
     }
 
     /// What the buffers hold on to.
     pub fn capacity(&self) -> usize {
-        self.contents.capacity() + self.gaps.capacity() * size_of::<Gap>()
+        self.buffer.capacity() + self.gaps.capacity() * size_of::<Gap>()
+    }
+
+    /// The place of the next so many bytes, for the caller to fill.
+    #[inline]
+    pub fn room(&mut self, len: usize) -> &mut [u8] {
+        let start = self.end;
+        self.end += len;
+        if self.end > self.buffer.len() {
+            self.grow();
+        }
+        &mut self.buffer[start..self.end]
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.buffer.resize((2 * self.end).max(256), 0);
     }
 
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.contents.extend_from_slice(bytes);
+        self.room(bytes.len()).copy_from_slice(bytes);
     }
 
     #[inline]
     pub fn tag(&mut self, number: u32, wire_type: WireType) {
-        push_tag(&mut self.contents, number, wire_type);
+        self.varint(u64::from(number << 3 | wire_type as u32));
     }
 
     #[inline]
     pub fn varint(&mut self, value: u64) {
-        push_varint(&mut self.contents, value);
+        write_varint(self.room(varint_len(value)), value);
     }
 
-    /// The contents, to append a payload whose length has been written.
+    /// The tag of a string, or of a message that is known whole, and its length.
     #[inline]
-    pub fn contents(&mut self) -> &mut Vec<u8> {
-        &mut self.contents
+    pub fn header(&mut self, number: u32, len: usize) {
+        if number < 16 && len < 0x80 {
+            // Nearly always one byte each.
+            let tag = (number << 3 | WireType::Len as u32) as u8;
+            self.raw(&[tag, len as u8]);
+        } else {
+            self.tag(number, WireType::Len);
+            self.varint(len as u64);
+        }
     }
 
     /// Begins a nested message, after its tag.
     #[inline]
     pub fn open(&mut self) -> Open {
-        self.gaps.push(Gap { at: self.contents.len(), len: self.lengths });
+        self.gaps.push(Gap { at: self.end, len: self.lengths, within: 0 });
+        Open(self.gaps.len() - 1)
+    }
+
+    /// Begins a nested message, after its tag, and in it the one field that it has, a message with
+    /// this tag.
+    #[inline]
+    pub fn open_within(&mut self, within: u8) -> Open {
+        self.gaps.push(Gap { at: self.end, len: self.lengths, within });
         Open(self.gaps.len() - 1)
     }
 
@@ -80,22 +127,26 @@ impl Gather {
     #[inline]
     pub fn close(&mut self, Open(index): Open) {
         let gap = &mut self.gaps[index];
-        gap.len = self.contents.len() - gap.at + self.lengths - gap.len;
-        self.lengths += varint_len(gap.len as u64);
+        gap.len = self.end - gap.at + self.lengths - gap.len;
+        let inner = varint_len(gap.len as u64);
+        self.lengths += inner;
+        if gap.within != 0 {
+            self.lengths += 1 + varint_len((gap.len + inner + 1) as u64);
+        }
     }
 
     pub fn point(&self) -> Point {
-        Point { contents: self.contents.len(), gaps: self.gaps.len(), lengths: self.lengths }
+        Point { end: self.end, gaps: self.gaps.len(), lengths: self.lengths }
     }
 
     /// Whether exactly these bytes were gathered since the point.
     pub fn is_since(&self, point: &Point, bytes: &[u8]) -> bool {
-        self.gaps.len() == point.gaps + 1 && &self.contents[point.contents..] == bytes
+        self.gaps.len() == point.gaps && &self.buffer[point.end..self.end] == bytes
     }
 
     /// Forgets what was gathered since the point, all of it closed.
     pub fn back_to(&mut self, point: &Point) {
-        self.contents.truncate(point.contents);
+        self.end = point.end;
         self.gaps.truncate(point.gaps);
         self.lengths = point.lengths;
     }
@@ -103,31 +154,62 @@ impl Gather {
     /// The size of the whole, all messages being closed.
     #[inline]
     pub fn len(&self) -> usize {
-        self.contents.len() + self.lengths
+        self.end + self.lengths
     }
 
     /// Writes the whole into a place of exactly its size.
     pub fn write(&self, mut out: &mut [u8]) {
         let mut from = 0;
         for gap in &self.gaps {
-            out = put(out, &self.contents[from..gap.at]);
+            let (here, rest) = out.split_at_mut(gap.at - from);
+            copy(here, &self.buffer[from..gap.at]);
             from = gap.at;
-            let mut len = gap.len;
-            while len >= 0x80 {
-                out = put(out, &[len as u8 | 0x80]);
-                len >>= 7;
-            }
-            out = put(out, &[len as u8]);
+            out = gap.write(rest);
         }
-        put(out, &self.contents[from..]);
+        out.copy_from_slice(&self.buffer[from..self.end]);
     }
 }
 
+impl Gap {
+    /// Writes what is missing here, and gives back what is behind it.
+    #[inline]
+    fn write(self, mut out: &mut [u8]) -> &mut [u8] {
+        let inner = varint_len(self.len as u64);
+        if self.within != 0 {
+            let outer = (self.len + inner + 1) as u64;
+            let (here, rest) = out.split_at_mut(varint_len(outer) + 1);
+            let (tag, len) = here.split_last_mut().expect("at least the tag");
+            write_varint(len, outer);
+            *tag = self.within;
+            out = rest;
+        }
+        let (here, rest) = out.split_at_mut(inner);
+        write_varint(here, self.len as u64);
+        rest
+    }
+}
+
+/// Copies bytes into a place of their size. Short ones without a call: what is copied here is
+/// mostly short, and the call costs more than the copy.
 #[inline]
-fn put<'a>(out: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
-    let (here, rest) = out.split_at_mut(bytes.len());
-    here.copy_from_slice(bytes);
-    rest
+pub fn copy(to: &mut [u8], from: &[u8]) {
+    const WORD: usize = 8;
+    const HALF: usize = 4;
+    let len = from.len();
+    if len > 2 * WORD {
+        to.copy_from_slice(from);
+    } else if len >= WORD {
+        // The first eight and the last eight, which may overlap.
+        to[..WORD].copy_from_slice(&from[..WORD]);
+        to[len - WORD..len].copy_from_slice(&from[len - WORD..]);
+    } else if len >= HALF {
+        to[..HALF].copy_from_slice(&from[..HALF]);
+        to[len - HALF..len].copy_from_slice(&from[len - HALF..]);
+    } else {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -162,11 +244,36 @@ mod tests {
             let mut expected = text.clone();
             for depth in 0..6 {
                 assert_eq!(nested(depth, &text), expected, "{len} {depth}");
-                let mut outer = vec![0x0a];
-                push_varint(&mut outer, expected.len() as u64);
-                outer.extend_from_slice(&expected);
-                expected = outer;
+                let mut len = vec![0; varint_len(expected.len() as u64)];
+                write_varint(&mut len, expected.len() as u64);
+                expected = [&[0x0a], &len[..], &expected].concat();
             }
+        }
+    }
+
+    #[test]
+    fn two_lengths_in_one_gap() {
+        for len in [0, 1, 124, 125, 126, 127, 128, 200, 16_380, 16_400] {
+            let text = vec![7; len];
+            let mut gather = Gather::new();
+            gather.tag(1, WireType::Len);
+            let outer = gather.open();
+            gather.tag(1, WireType::Len);
+            let inner = gather.open_within(0x0a);
+            gather.raw(&text);
+            gather.close(inner);
+            gather.close(outer);
+            assert_eq!(written(&gather), nested(3, &text), "{len}");
+        }
+    }
+
+    #[test]
+    fn short_copies() {
+        let from: Vec<u8> = (0..40).collect();
+        for len in 0..from.len() {
+            let mut to = vec![0xff; len];
+            copy(&mut to, &from[..len]);
+            assert_eq!(to, from[..len]);
         }
     }
 
@@ -188,7 +295,8 @@ mod tests {
         let inner = gather.open();
         gather.raw(b"x");
         gather.close(inner);
-        assert!(gather.is_since(&point, b"\x1ax"));
+        assert!(!gather.is_since(&point, b"\x1ax"));
+        assert!(gather.is_since(&gather.point(), b""));
         gather.raw(b"\x22\x02yz");
         gather.close(outer);
         assert_eq!(written(&gather), b"\x0a\x07\x1a\x01x\x22\x02yz");

@@ -43,8 +43,8 @@ pub struct Layout {
     pub message: &'static Message,
     /// The field of the union, if the message is one of its arms.
     pub arm: Option<&'static Field>,
-    /// What the base event of such an event holds at least: its type.
-    pub event_type: u32,
+    /// See [`Layout::base`].
+    pub base: [u8; 4],
     /// By the index of the field in the plan.
     pub places: Box<[Place]>,
     /// One bit for each slot in which a null means absence.
@@ -63,12 +63,29 @@ pub struct Choice {
     other: Option<Layout>,
 }
 
+impl Layout {
+    /// The base event of such an event that has nothing but its type, as a field: `type` is the
+    /// field 1 of it, and 0 is not written.
+    #[inline]
+    pub fn base(&self) -> &[u8] {
+        if self.base[1] == 0 { &self.base[..2] } else { &self.base }
+    }
+}
+
 pub struct Layouts {
     /// By kind. An event class that has come to hold something unknown has none.
     events: Vec<Option<Layout>>,
-    /// The event classes by their key, ascending.
-    classes: Vec<(usize, EventKind)>,
+    /// The event classes by their key: a hash table with open addressing, a quarter full.
+    classes: [Option<(usize, EventKind)>; CLASSES],
     choices: Vec<Choice>,
+}
+
+const CLASSES: usize = (4 * EventKind::COUNT).next_power_of_two();
+
+/// Where the look-up of a class begins. Objects are aligned to 16 bytes.
+#[inline]
+fn start(key: usize) -> usize {
+    (key >> 4).wrapping_mul(0x9e37_79b9) >> 16
 }
 
 /// The layouts, made at the first call.
@@ -82,7 +99,7 @@ impl Layouts {
     fn new(py: Python<'_>) -> Self {
         let mut layouts = Self {
             events: Vec::new(),
-            classes: Vec::new(),
+            classes: [None; CLASSES],
             choices: (0..Id::COUNT).map(|_| Choice::default()).collect(),
         };
         for &kind in EventKind::ALL {
@@ -92,11 +109,14 @@ impl Layouts {
                 _ => None,
             };
             if let Some(layout) = &layout {
-                layouts.classes.push((layout.plan.key, kind));
+                let mut at = start(layout.plan.key) % CLASSES;
+                while layouts.classes[at].is_some() {
+                    at = (at + 1) % CLASSES;
+                }
+                layouts.classes[at] = Some((layout.plan.key, kind));
             }
             layouts.events.push(layout);
         }
-        layouts.classes.sort_unstable_by_key(|(key, _)| *key);
         layouts
     }
 
@@ -109,9 +129,12 @@ impl Layouts {
     ) -> Option<Layout> {
         let Kind::Message(message) = arm.kind else { return None };
         let event_type = EVENT_TYPE.iter().position(|name| *name == kind.name())?;
-        let event_type = u32::try_from(event_type).ok()?;
         let mut layout = self.layout(py, plan, message, Some(arm));
-        layout.event_type = event_type;
+        layout.base = match u8::try_from(event_type) {
+            Ok(0) => [0x0a, 0, 0, 0],
+            Ok(number @ 1..0x80) => [0x0a, 2, 0x08, number],
+            _ => return None,
+        };
         for (place, field) in layout.places.iter_mut().zip(&plan.fields) {
             *place = match &*field.alias_text {
                 "type" => Place::Arm,
@@ -152,7 +175,7 @@ impl Layouts {
                 self.choose(py, inner, &field.shape);
             }
         }
-        Layout { plan, message, arm, event_type: 0, places: places.into(), optional, outcome }
+        Layout { plan, message, arm, base: [0; 4], places: places.into(), optional, outcome }
     }
 
     /// Learns what a field of this shape can hold where the table declares this message.
@@ -203,8 +226,13 @@ impl Layouts {
     /// The layout for instances of exactly the event class with this key.
     #[inline]
     pub fn of_event_class(&'static self, key: usize) -> Option<&'static Layout> {
-        let at = self.classes.binary_search_by_key(&key, |(key, _)| *key).ok()?;
-        self.of_kind(self.classes[at].1)
+        let mut at = start(key) % CLASSES;
+        loop {
+            match self.classes[at]? {
+                (class, kind) if class == key => return self.of_kind(kind),
+                _ => at = (at + 1) % CLASSES,
+            }
+        }
     }
 
     /// What can stand where this message is declared.

@@ -5,6 +5,7 @@
 
 mod decode;
 mod encode;
+mod flat;
 mod frame;
 mod gather;
 mod keys;

@@ -13,9 +13,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::decode::{Bad, Decoded, Decoder, Fields};
+use super::decode::{Bad, Decoded, Decoder, FIELDS, Fields};
 use super::encode::{Encoder, fault};
-use super::layout::{Layout, Place, SLOTS, Slots, layouts};
+use super::layout::{Layout, Place, Slots, layouts};
 use super::schema::{Kind, Message};
 use super::table::{
     INPUT_CONTENT, INPUT_CONTENT_SOURCE, Id, JSON_PATCH_OPERATION_TYPE, MESSAGE,
@@ -32,6 +32,8 @@ const ACTIVITY_CONTENT: usize = MESSAGE.position("activity_content");
 
 const RESULT_CONTENT: usize = TOOL_CALL_RESULT_EVENT.position("content");
 const RESULT_PARTS: usize = TOOL_CALL_RESULT_EVENT.position("content_parts");
+/// A place behind the fields of a tool result, which is never an object.
+const NO_FIELD: usize = FIELDS - 1;
 
 const RUN_OUTCOME: usize = RUN_FINISHED_EVENT.position("outcome");
 const INTERRUPTS: usize = RUN_FINISHED_EVENT.position("interrupts");
@@ -307,7 +309,7 @@ fn flatten<'py>(
 
 /// Whether the source of a media part, if it has one, is of a kind that can be carried. A part
 /// is of no use without.
-fn has_known_source<'py>(message: &Message, slots: &Slots<'py>) -> bool {
+fn has_known_source(message: &Message, slots: &Slots<'_>) -> bool {
     let source = message.position("source");
     let Some(dict) = slots[source].as_ref().and_then(|it| it.cast_exact::<PyDict>().ok()) else {
         return true;
@@ -317,11 +319,14 @@ fn has_known_source<'py>(message: &Message, slots: &Slots<'py>) -> bool {
 
 // Decoding.
 
-/// Puts what was read of a message into the dict of the object that it carries.
+/// Puts what was read of a message, from the field at `first` on, into the dict of the object that
+/// it carries.
+#[inline]
 pub fn restore<'py>(
     decoder: &mut Decoder<'py>,
     message: &'static Message,
     raw: &Fields<'_, 'py>,
+    first: usize,
     object: &Bound<'py, PyDict>,
     depth: u32,
 ) -> Decoded<()> {
@@ -329,7 +334,7 @@ pub fn restore<'py>(
         Id::Message => {
             let role = raw[ROLE].bytes().unwrap_or_default();
             let content = content(raw, form(role), CONTENT, CONTENT_PARTS, ACTIVITY_CONTENT)?;
-            for at in 0..message.fields.len() {
+            for at in first..message.fields.len() {
                 match at {
                     CONTENT => join(decoder, message, raw, object, depth, content)?,
                     CONTENT_PARTS | ACTIVITY_CONTENT => {}
@@ -338,8 +343,8 @@ pub fn restore<'py>(
             }
         }
         Id::ToolCallResultEvent => {
-            let content = content(raw, Form::StrOrParts, RESULT_CONTENT, RESULT_PARTS, SLOTS - 1)?;
-            for at in 1..message.fields.len() {
+            let content = content(raw, Form::StrOrParts, RESULT_CONTENT, RESULT_PARTS, NO_FIELD)?;
+            for at in first..message.fields.len() {
                 match at {
                     RESULT_CONTENT => join(decoder, message, raw, object, depth, content)?,
                     RESULT_PARTS => {}
@@ -356,7 +361,7 @@ pub fn restore<'py>(
             unflatten(decoder, message, raw, object, depth, SUBAGENT_OUTCOME, &members)?;
         }
         _ => {
-            for at in 0..message.fields.len() {
+            for at in first..message.fields.len() {
                 decoder.put(message, at, raw, object, depth)?;
             }
         }

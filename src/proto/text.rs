@@ -5,28 +5,26 @@
 pub struct LoneSurrogate;
 
 /// How many bytes the code points take in UTF-8.
-pub fn utf8_len<T: Copy + Into<u32>>(points: &[T]) -> usize {
-    let extra = |point: u32| {
-        usize::from(point > 0x7f) + usize::from(point > 0x7ff) + usize::from(point > 0xffff)
-    };
-    points.iter().map(|&point| 1 + extra(point.into())).sum()
-}
-
-/// Appends the code points as UTF-8.
-pub fn push_utf8<T: Copy + Into<u32>>(
-    out: &mut Vec<u8>,
-    points: &[T],
-) -> Result<(), LoneSurrogate> {
+#[inline]
+pub fn utf8_len<T: Copy + Into<u32>>(points: &[T]) -> Result<usize, LoneSurrogate> {
+    let mut len = points.len();
+    let mut surrogates = 0;
+    // Without a branch, so that many are counted at once.
     for &point in points {
         let point = point.into();
-        if point < 0x80 {
-            out.push(point as u8);
-        } else {
-            let char = char::from_u32(point).ok_or(LoneSurrogate)?;
-            out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
-        }
+        len += usize::from(point > 0x7f) + usize::from(point > 0x7ff) + usize::from(point > 0xffff);
+        surrogates += usize::from(point & !0x7ff == 0xd800);
     }
-    Ok(())
+    if surrogates == 0 { Ok(len) } else { Err(LoneSurrogate) }
+}
+
+/// Writes the code points, of which none is a surrogate, into a place of the size that they take.
+pub fn write_utf8<T: Copy + Into<u32>>(mut out: &mut [u8], points: &[T]) {
+    for &point in points {
+        let char = char::from_u32(point.into()).unwrap_or(char::REPLACEMENT_CHARACTER);
+        let len = char.encode_utf8(out).len();
+        out = &mut out[len..];
+    }
 }
 
 #[cfg(test)]
@@ -36,15 +34,14 @@ mod tests {
     #[test]
     fn every_code_point() {
         for point in 0..=0x0010_ffff_u32 {
-            let mut out = Vec::new();
-            let pushed = push_utf8(&mut out, &[point]);
+            let len = utf8_len(&[point]);
             match char::from_u32(point) {
                 Some(char) => {
-                    assert_eq!(pushed, Ok(()));
+                    let mut out = vec![0; len.unwrap()];
+                    write_utf8(&mut out, &[point]);
                     assert_eq!(out, char.to_string().as_bytes());
-                    assert_eq!(out.len(), utf8_len(&[point]));
                 }
-                None => assert_eq!(pushed, Err(LoneSurrogate)),
+                None => assert_eq!(len, Err(LoneSurrogate)),
             }
         }
     }
@@ -53,9 +50,9 @@ mod tests {
     fn mixed_text() {
         let text = "a\u{e9}\u{20ac}\u{1f378}z";
         let points: Vec<u32> = text.chars().map(u32::from).collect();
-        let mut out = b"x".to_vec();
-        push_utf8(&mut out, &points).unwrap();
-        assert_eq!(&out[1..], text.as_bytes());
-        assert_eq!(utf8_len(&points), text.len());
+        assert_eq!(utf8_len(&points), Ok(text.len()));
+        let mut out = vec![0; text.len()];
+        write_utf8(&mut out, &points);
+        assert_eq!(out, text.as_bytes());
     }
 }

@@ -8,9 +8,10 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::encode::{Encoder, Gathered, SAFE_INTEGER, fault, loads};
-use super::schema::Field;
-use super::text::{push_utf8, utf8_len};
-use super::wire::{WireType, push_varint, varint_len};
+use super::gather::{Gather, copy};
+use super::schema::{Field, Label};
+use super::text::{LoneSurrogate, utf8_len, write_utf8};
+use super::wire::{WireType, varint_len, write_varint};
 use crate::capi::{self, DictIter, Text};
 use crate::errors::{Fault, Step};
 use crate::json::{Stop, official_value};
@@ -29,6 +30,11 @@ pub const KEY: u8 = 1 << 3 | 2;
 pub const VALUE: u8 = 2 << 3 | 2;
 pub const ITEM: u8 = 1 << 3 | 2;
 
+/// With names and texts up to these sizes, every length of an entry takes one byte.
+const SHORT_KEY: usize = 32;
+const SHORT_TEXT: usize = 80;
+const _: () = assert!(2 + SHORT_KEY + 2 + 2 + SHORT_TEXT < 0x80);
+
 /// A value whose size is known before it is gathered.
 enum Scalar<'a> {
     Null,
@@ -38,38 +44,40 @@ enum Scalar<'a> {
 }
 
 /// The text of a str and its size in UTF-8.
-struct Utf8<'a> {
+pub struct Utf8<'a> {
     text: Text<'a>,
-    len: usize,
+    pub len: usize,
 }
 
 impl<'a> Utf8<'a> {
     #[inline]
-    fn of(string: &'a Bound<'_, PyString>) -> Self {
+    pub fn of(string: &'a Bound<'_, PyString>) -> Result<Self, LoneSurrogate> {
         let text = capi::text(string);
         let len = match text {
             Text::Ascii(text) => text.len(),
-            Text::Latin1(text) => utf8_len(text),
-            Text::Ucs2(text) => utf8_len(text),
-            Text::Ucs4(text) => utf8_len(text),
+            Text::Latin1(text) => utf8_len(text)?,
+            Text::Ucs2(text) => utf8_len(text)?,
+            Text::Ucs4(text) => utf8_len(text)?,
         };
-        Self { text, len }
+        Ok(Self { text, len })
     }
 
-    /// Appends the text with its length in front.
+    /// Writes the text into a place of its size.
     #[inline]
-    fn push(&self, out: &mut Vec<u8>) -> Gathered {
-        push_varint(out, self.len as u64);
-        let pushed = match self.text {
-            Text::Ascii(text) => {
-                out.extend_from_slice(text);
-                Ok(())
-            }
-            Text::Latin1(text) => push_utf8(out, text),
-            Text::Ucs2(text) => push_utf8(out, text),
-            Text::Ucs4(text) => push_utf8(out, text),
-        };
-        pushed.map_err(|_| fault("half a surrogate pair is no text; UTF-8 cannot carry it"))
+    pub fn write(&self, out: &mut [u8]) {
+        match self.text {
+            Text::Ascii(text) => copy(out, text),
+            Text::Latin1(text) => write_utf8(out, text),
+            Text::Ucs2(text) => write_utf8(out, text),
+            Text::Ucs4(text) => write_utf8(out, text),
+        }
+    }
+}
+
+impl From<LoneSurrogate> for Stop {
+    #[cold]
+    fn from(LoneSurrogate: LoneSurrogate) -> Self {
+        fault("half a surrogate pair is no text; UTF-8 cannot carry it")
     }
 }
 
@@ -84,21 +92,23 @@ impl Scalar<'_> {
         }
     }
 
+    /// Writes the `Value` into a place of its size.
     #[inline]
-    fn push(&self, out: &mut Vec<u8>) -> Gathered {
+    fn write(&self, out: &mut [u8]) {
         match self {
-            Self::Null => out.extend_from_slice(&[NULL, 0]),
-            Self::Bool(value) => out.extend_from_slice(&[BOOL, u8::from(*value)]),
+            Self::Null => out.copy_from_slice(&[NULL, 0]),
+            Self::Bool(value) => out.copy_from_slice(&[BOOL, u8::from(*value)]),
             Self::Number(value) => {
-                out.push(NUMBER);
-                out.extend_from_slice(&value.to_le_bytes());
+                out[0] = NUMBER;
+                out[1..].copy_from_slice(&value.to_le_bytes());
             }
             Self::Str(text) => {
-                out.push(STRING);
-                text.push(out)?;
+                out[0] = STRING;
+                let (len, out) = out[1..].split_at_mut(varint_len(text.len as u64));
+                write_varint(len, text.len as u64);
+                text.write(out);
             }
         }
-        Ok(())
     }
 }
 
@@ -115,7 +125,7 @@ enum Kind<'a, 'py> {
 #[inline]
 fn kind<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Result<Kind<'a, 'py>, Stop> {
     Ok(if let Ok(string) = value.cast_exact::<PyString>() {
-        Kind::Scalar(Scalar::Str(Utf8::of(string)))
+        Kind::Scalar(Scalar::Str(Utf8::of(string)?))
     } else if value.is_none() {
         Kind::Scalar(Scalar::Null)
     } else if let Ok(int) = value.cast_exact::<PyInt>() {
@@ -158,10 +168,17 @@ fn large_double(int: &Bound<'_, PyInt>) -> Result<f64, Stop> {
 }
 
 impl<'py> Encoder<'_, 'py> {
-    /// A str, after its tag.
+    /// A field that holds a str.
     #[inline]
-    pub fn text(&mut self, string: &Bound<'py, PyString>) -> Gathered {
-        Utf8::of(string).push(self.out.contents())
+    pub fn string(&mut self, field: &Field, value: &Bound<'py, PyAny>) -> Gathered {
+        let Ok(string) = value.cast_exact::<PyString>() else { return self.unfit("a str", value) };
+        let text = Utf8::of(string)?;
+        if text.len == 0 && field.label == Label::Implicit {
+            return Ok(());
+        }
+        self.out.header(field.number, text.len);
+        text.write(self.out.room(text.len));
+        Ok(())
     }
 
     /// A field that holds any JSON value. Where a null means absence, what turns out to be one is
@@ -176,10 +193,8 @@ impl<'py> Encoder<'_, 'py> {
         let point = self.out.point();
         self.out.tag(field.number, WireType::Len);
         let contents = self.out.point();
-        let open = self.out.open();
         self.value(value)?;
-        self.out.close(open);
-        if optional && self.out.is_since(&contents, &[NULL, 0]) {
+        if optional && self.out.is_since(&contents, &[2, NULL, 0]) {
             self.out.back_to(&point);
         }
         Ok(())
@@ -200,14 +215,17 @@ impl<'py> Encoder<'_, 'py> {
         Ok(())
     }
 
-    /// The contents of a `Value`.
+    /// A `Value` with its length, after its tag.
     fn value(&mut self, value: &Bound<'py, PyAny>) -> Gathered {
         match kind(value)? {
-            Kind::Scalar(scalar) => scalar.push(self.out.contents()),
+            Kind::Scalar(scalar) => {
+                self.out.varint(scalar.len() as u64);
+                scalar.write(self.out.room(scalar.len()));
+                Ok(())
+            }
             Kind::Dict(dict) => {
                 let point = self.out.point();
-                self.out.raw(&[STRUCT]);
-                let open = self.out.open();
+                let open = self.out.open_within(STRUCT);
                 if self.entries(dict)? {
                     self.out.close(open);
                     return Ok(());
@@ -217,15 +235,13 @@ impl<'py> Encoder<'_, 'py> {
                 self.value(&plain)
             }
             Kind::List(list) => {
-                self.out.raw(&[LIST]);
-                let open = self.out.open();
+                let open = self.out.open_within(LIST);
                 self.items(list)?;
                 self.out.close(open);
                 Ok(())
             }
             Kind::Tuple(tuple) => {
-                self.out.raw(&[LIST]);
-                let open = self.out.open();
+                let open = self.out.open_within(LIST);
                 self.deeper(|encoder| {
                     let mut at = 0;
                     while let Some(item) = capi::tuple_item(tuple, at) {
@@ -258,8 +274,7 @@ impl<'py> Encoder<'_, 'py> {
                         only_str_keys = false;
                         return Ok(());
                     };
-                    if let Kind::Scalar(scalar) = kind(&value).map_err(|stop| below(stop, &key))? {
-                        encoder.scalar_entry(&key, &scalar).map_err(|stop| below(stop, &key))?;
+                    if encoder.usual_entry(&key, &value) {
                         continue;
                     }
                     let (key, value) = (key.to_owned(), value.to_owned());
@@ -274,39 +289,77 @@ impl<'py> Encoder<'_, 'py> {
         Ok(only_str_keys)
     }
 
+    /// An entry as nearly all are: a short name, and a number or a short text of ASCII. All its
+    /// lengths take one byte. False, and nothing gathered, if it is not such a one.
     #[inline]
-    fn scalar_entry(&mut self, key: &Bound<'py, PyString>, scalar: &Scalar<'_>) -> Gathered {
-        let key = Utf8::of(key);
-        let value_len = scalar.len();
-        let key_len = match key.len {
-            // As the other implementations of AG-UI have it; it reads the same.
-            0 => 0,
-            len => 1 + varint_len(len as u64) + len,
-        };
-        let out = self.out.contents();
-        out.push(ENTRY);
-        push_varint(out, (key_len + 1 + varint_len(value_len as u64) + value_len) as u64);
-        if key.len > 0 {
-            out.push(KEY);
-            key.push(out)?;
+    fn usual_entry(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> bool {
+        let Text::Ascii(key) = capi::text(key) else { return false };
+        if key.is_empty() || key.len() > SHORT_KEY {
+            return false;
         }
-        out.push(VALUE);
-        push_varint(out, value_len as u64);
-        scalar.push(out)
+        self.usual_value(value, |out, len| {
+            let out = out.room(2 + 2 + key.len() + 2 + len);
+            out[..4].copy_from_slice(&[ENTRY, (4 + key.len() + len) as u8, KEY, key.len() as u8]);
+            let (text, out) = out[4..].split_at_mut(key.len());
+            copy(text, key);
+            out[..2].copy_from_slice(&[VALUE, len as u8]);
+            &mut out[2..]
+        })
+    }
+
+    /// A value as nearly all are. `place` is told its size and gives the place to write it to.
+    #[inline]
+    fn usual_value<'o>(
+        &'o mut self,
+        value: &Bound<'py, PyAny>,
+        place: impl FnOnce(&'o mut Gather, usize) -> &'o mut [u8],
+    ) -> bool {
+        let number = if let Ok(string) = value.cast_exact::<PyString>() {
+            let Text::Ascii(text) = capi::text(string) else { return false };
+            if text.len() > SHORT_TEXT {
+                return false;
+            }
+            let out = place(&mut self.out, 2 + text.len());
+            out[..2].copy_from_slice(&[STRING, text.len() as u8]);
+            copy(&mut out[2..], text);
+            return true;
+        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+            capi::float_value(float)
+        } else if let Ok(int) = value.cast_exact::<PyInt>() {
+            match capi::int_as_i64(int) {
+                Some(int) if int.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => int as f64,
+                _ => return false,
+            }
+        } else {
+            let scalar = match value {
+                value if value.is_none() => [NULL, 0],
+                value if capi::is_exact_bool(value) => {
+                    [BOOL, u8::from(value.is_truthy().unwrap_or(false))]
+                }
+                _ => return false,
+            };
+            place(&mut self.out, 2).copy_from_slice(&scalar);
+            return true;
+        };
+        if number.is_finite() {
+            let out = place(&mut self.out, 9);
+            out[0] = NUMBER;
+            out[1..].copy_from_slice(&number.to_le_bytes());
+        }
+        number.is_finite()
     }
 
     fn entry(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> Gathered {
+        let key = Utf8::of(key)?;
         self.out.raw(&[ENTRY]);
         let entry = self.out.open();
-        let key = Utf8::of(key);
+        // An empty key is left out, as the other implementations of AG-UI do; it reads the same.
         if key.len > 0 {
-            self.out.raw(&[KEY]);
-            key.push(self.out.contents())?;
+            self.out.header(1, key.len);
+            key.write(self.out.room(key.len));
         }
         self.out.raw(&[VALUE]);
-        let open = self.out.open();
         self.value(value)?;
-        self.out.close(open);
         self.out.close(entry);
         Ok(())
     }
@@ -331,17 +384,16 @@ impl<'py> Encoder<'_, 'py> {
 
     #[inline]
     fn item(&mut self, value: &Bound<'py, PyAny>, at: usize) -> Gathered {
-        let inside = |stop: Stop| stop.inside(Step::Index(at));
-        self.out.raw(&[ITEM]);
-        if let Kind::Scalar(scalar) = kind(value).map_err(inside)? {
-            let out = self.out.contents();
-            push_varint(out, scalar.len() as u64);
-            return scalar.push(out).map_err(inside);
+        let usual = self.usual_value(value, |out, len| {
+            let out = out.room(2 + len);
+            out[..2].copy_from_slice(&[ITEM, len as u8]);
+            &mut out[2..]
+        });
+        if usual {
+            return Ok(());
         }
-        let open = self.out.open();
-        self.value(value).map_err(inside)?;
-        self.out.close(open);
-        Ok(())
+        self.out.raw(&[ITEM]);
+        self.value(value).map_err(|stop| stop.inside(Step::Index(at)))
     }
 
     /// What JSON makes of a value that is not plain JSON: the text of a datetime, the object of a

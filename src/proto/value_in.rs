@@ -5,8 +5,9 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyList};
 
 use super::decode::{Bad, Decoded, Decoder, too_deep};
 use super::encode::SAFE_INTEGER;
-use super::value::{BOOL, KEY, LIST, NULL, NUMBER, STRING, STRUCT};
+use super::value::{BOOL, ENTRY, ITEM, KEY, LIST, NULL, NUMBER, STRING, STRUCT, VALUE};
 use super::wire::{Reader, WireType};
+use crate::capi;
 use crate::errors::Step;
 use crate::json::MAX_DEPTH;
 
@@ -36,8 +37,13 @@ impl<'py> Decoder<'py> {
             [NULL, 0] => return Ok(Some(self.py.None().into_bound(self.py))),
             [STRING | STRUCT | LIST, ref rest @ ..] => {
                 let mut reader = Reader::new(rest);
-                let payload = reader.payload()?;
-                if reader.is_empty() {
+                let payload = match *rest {
+                    [len @ 0..0x80, ref payload @ ..] if payload.len() == usize::from(len) => {
+                        payload
+                    }
+                    _ => reader.payload()?,
+                };
+                if payload.len() + 1 == rest.len() || reader.is_empty() {
                     return match bytes[0] {
                         STRING => self.string(payload),
                         STRUCT => self.structure(payload, depth + 1),
@@ -126,18 +132,51 @@ impl<'py> Decoder<'py> {
         }
         let dict = PyDict::new(self.py);
         let mut reader = Reader::new(bytes);
-        while !reader.is_empty() {
+        loop {
+            // As nearly all entries are: all lengths of one byte, a short name, a scalar.
+            while let Some(entry) = reader.short_payload(ENTRY) {
+                let mut parts = Reader::new(entry);
+                if let Some(key) = parts.short_payload(KEY)
+                    && let Some(value) = parts.short_payload(VALUE)
+                    && parts.is_empty()
+                    && let Some(value) = self.scalar(value)?
+                    && key.is_ascii()
+                {
+                    dict.set_item(self.keys.get(self.py, key)?, value)?;
+                } else {
+                    self.entry(entry, &dict, depth)?;
+                }
+            }
+            if reader.is_empty() {
+                return Ok(dict.into_any());
+            }
             match reader.tag()? {
                 (1, WireType::Len) => self.entry(reader.payload()?, &dict, depth)?,
                 (number, wire_type) => reader.skip(number, wire_type)?,
             }
         }
-        Ok(dict.into_any())
+    }
+
+    /// A number or an ASCII text alone; `None` if it is something else.
+    #[inline]
+    fn scalar(&self, bytes: &[u8]) -> Decoded<Option<Bound<'py, PyAny>>> {
+        match bytes {
+            [NUMBER, number @ ..] => match number.try_into() {
+                Ok(number) => self.number(f64::from_le_bytes(number)).map(Some),
+                Err(_) => Ok(None),
+            },
+            [STRING, len @ 0..0x80, text @ ..]
+                if text.len() == usize::from(*len) && text.is_ascii() =>
+            {
+                Ok(Some(capi::ascii_str(self.py, text)?))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// An entry of an object. One without a value is none.
     fn entry(&mut self, bytes: &[u8], dict: &Bound<'py, PyDict>, depth: u32) -> Decoded<()> {
-        let (key, value) = match usual_entry(bytes) {
+        let (key, value) = match key_and_value(bytes) {
             Some((key, value)) => (key, self.value(value, depth)),
             None => self.unusual_entry(bytes, depth)?,
         };
@@ -181,15 +220,23 @@ impl<'py> Decoder<'py> {
         let list = PyList::empty(self.py);
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
-            match reader.tag()? {
-                (1, WireType::Len) => {
-                    let value = self.value(reader.payload()?, depth);
-                    match value.map_err(|bad| bad.inside(Step::Index(list.len())))? {
-                        Some(value) => list.append(value)?,
-                        None => list.append(self.py.None())?,
+            let item = match reader.short_payload(ITEM) {
+                Some(item) => item,
+                None => match reader.tag()? {
+                    (1, WireType::Len) => reader.payload()?,
+                    (number, wire_type) => {
+                        reader.skip(number, wire_type)?;
+                        continue;
                     }
-                }
-                (number, wire_type) => reader.skip(number, wire_type)?,
+                },
+            };
+            let value = match self.scalar(item)? {
+                None => self.value(item, depth),
+                scalar => Ok(scalar),
+            };
+            match value.map_err(|bad| bad.inside(Step::Index(list.len())))? {
+                Some(value) => list.append(value)?,
+                None => list.append(self.py.None())?,
             }
         }
         Ok(list.into_any())
@@ -197,8 +244,7 @@ impl<'py> Decoder<'py> {
 }
 
 /// Key and value of an entry as everyone writes it: each once, the key first, if it is not empty.
-#[inline]
-fn usual_entry(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn key_and_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = Reader::new(bytes);
     let mut key: &[u8] = &[];
     if bytes.first() == Some(&KEY) {

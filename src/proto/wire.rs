@@ -125,6 +125,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The payload of a field with exactly this tag, of one byte, and a length of one byte. If
+    /// something else comes next, nothing is read.
+    #[inline]
+    pub fn short_payload(&mut self, tag: u8) -> Option<&'a [u8]> {
+        match self.rest {
+            [next, len @ 0..0x80, rest @ ..] if *next == tag => {
+                let (payload, rest) = rest.split_at_checked(usize::from(*len))?;
+                self.rest = rest;
+                Some(payload)
+            }
+            _ => None,
+        }
+    }
+
     /// Eight bytes, little-endian.
     #[inline]
     pub fn fixed64(&mut self) -> Result<[u8; 8], Malformed> {
@@ -192,18 +206,15 @@ pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
+/// Writes a varint into a place of exactly its length.
 #[inline]
-pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+pub fn write_varint(out: &mut [u8], mut value: u64) {
+    let Some((last, rest)) = out.split_last_mut() else { return };
+    for byte in rest {
+        *byte = value as u8 | 0x80;
         value >>= 7;
     }
-    out.push(value as u8);
-}
-
-#[inline]
-pub fn push_tag(out: &mut Vec<u8>, number: u32, wire_type: WireType) {
-    push_varint(out, u64::from(number << 3 | wire_type as u32));
+    *last = value as u8;
 }
 
 #[cfg(test)]
@@ -211,8 +222,8 @@ mod tests {
     use super::*;
 
     fn varint(value: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        push_varint(&mut out, value);
+        let mut out = vec![0; varint_len(value)];
+        write_varint(&mut out, value);
         out
     }
 
