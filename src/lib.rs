@@ -32,7 +32,9 @@ mod _native {
     #[pymodule_export]
     use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
-    use super::state::{Change, EventReducer, apply_patch, create_patch};
+    use super::state::{
+        Change, Compactor, EventReducer, apply_patch, compact_events, create_patch,
+    };
     #[pymodule_export]
     use super::stream::{
         ChunkExpander, EventEnforcer, EventVerifier, LegacyDowngrader, LegacyUpgrader, Pipeline,

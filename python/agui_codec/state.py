@@ -4,9 +4,25 @@ from typing import Any
 
 from ag_ui.core import StateDeltaEvent
 
-from agui_codec._native import Change, EventReducer, apply_patch, create_patch, make_event
+from agui_codec._native import (
+    Change,
+    Compactor,
+    EventReducer,
+    apply_patch,
+    compact_events,
+    create_patch,
+    make_event,
+)
 
-__all__ = ["Change", "EventReducer", "apply_patch", "create_patch", "state_delta_event"]
+__all__ = [
+    "Change",
+    "Compactor",
+    "EventReducer",
+    "apply_patch",
+    "compact_events",
+    "create_patch",
+    "state_delta_event",
+]
 
 
 def state_delta_event(before: Any, after: Any) -> StateDeltaEvent | None:

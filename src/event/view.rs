@@ -71,6 +71,12 @@ impl<'py> View<'py> {
         &self.fields
     }
 
+    /// Whether there may be entries that the plan does not describe.
+    #[inline]
+    pub fn has_rest(&self) -> bool {
+        self.spelling == Spelling::Wire || self.extra.is_some()
+    }
+
     /// The value under a key that the plan does not describe.
     pub fn undescribed(&self, key: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
         match self.spelling {

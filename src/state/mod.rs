@@ -1,5 +1,6 @@
 //! What a stream adds up to: state, conversation, and the stream itself made short.
 
+mod compact;
 mod conversation;
 mod copy;
 mod diff;
@@ -14,10 +15,13 @@ mod pending;
 mod pointer;
 mod reduce;
 mod reducer;
+mod segment;
 mod sequence;
 mod undo;
+mod window;
 mod wire;
 
+pub use compact::{Compactor, compact_events};
 pub use diff::create_patch;
 pub use patch::apply_patch;
 pub use reduce::Change;

@@ -1,0 +1,450 @@
+//! A stream made short: what it adds up to stays, the events that said it bit by bit go.
+//!
+//! **Why this keeps the law.** Everything that has a place in the order (openers, and events that
+//! are not collapsed) leaves in the order in which it came. Only what belongs to an open item (its
+//! deltas, its end) moves, forward to its opener, and it commutes with all that it passes: those
+//! events write elsewhere. The few that do not are fences: before one, everything that is held leaves
+//! as it is, open items without their end, and what comes of them later begins a new segment. State
+//! events are in no relation to the others and gather at the end of the run.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::{PyTraverseError, PyVisit};
+use std::collections::VecDeque;
+
+use super::incoming::{Incoming, text};
+use super::segment::{Family, Segment};
+use super::window::Window;
+use crate::capi;
+use crate::deviation::{Deviation, Reporter};
+use crate::event::EventKind;
+
+/// What is held, in the order in which it leaves.
+enum Held {
+    /// An event that leaves as it came.
+    Event(Py<PyAny>),
+    Segment(Box<Segment>),
+}
+
+/// What an event does to what is held.
+enum Role {
+    Start(Family),
+    Delta(Family),
+    End(Family),
+    State,
+    /// Nothing passes it, and after it a run begins or has ended.
+    Boundary,
+    /// Nothing passes it.
+    Fence,
+    /// It may write to the message with its `messageId`.
+    Writes,
+    Other,
+}
+
+/// Compacts a stream as it comes, holding only what is open.
+///
+/// The deltas of a text message and the arguments of a tool call become one event, the state events
+/// of a run one snapshot, from the last snapshot on (deltas without a snapshot stay). Events that
+/// come between the start and the end of an item leave behind its end, or where items interleave
+/// behind the first of them. The law: what is given out adds up to the same messages, state and
+/// interrupts as what was fed; if that verifies, so does this; and compacting again changes nothing.
+///
+/// A collapsed delta keeps its attribution, the metadata merged and unknown properties, the last of
+/// each key; a delta that stands alone is kept whole. Timestamps and raw events of collapsed deltas
+/// are dropped. Chunks pass as they are: expand them first.
+///
+/// Args:
+///     reasoning: Collapse the deltas of reasoning messages as well, which the TypeScript client's
+///         ``compactEvents`` leaves.
+///     on_deviation: As for :class:`EventReducer`: called for a state patch that does not apply, and
+///         is therefore not in what is given out.
+#[pyclass(module = "agui_codec")]
+pub struct Compactor {
+    held: VecDeque<Held>,
+    /// How many have left; the number of the first that is held.
+    left: usize,
+    /// Message id to the number of its open segment.
+    messages: Py<PyDict>,
+    /// Tool call id to the number of its open segment.
+    calls: Py<PyDict>,
+    /// The number of the segment that was last written to.
+    recent: usize,
+    /// How many open segments have lost their opener to a fence.
+    headless: usize,
+    window: Window,
+    reasoning: bool,
+    reporter: Reporter,
+    deviations: Vec<Deviation>,
+}
+
+type Events<'py> = Vec<Bound<'py, PyAny>>;
+
+impl Compactor {
+    fn make(py: Python<'_>, reasoning: bool, on_deviation: Option<Py<PyAny>>) -> Self {
+        Self {
+            held: VecDeque::new(),
+            left: 0,
+            messages: PyDict::new(py).unbind(),
+            calls: PyDict::new(py).unbind(),
+            recent: usize::MAX,
+            headless: 0,
+            window: Window::default(),
+            reasoning,
+            reporter: Reporter::new(on_deviation),
+            deviations: Vec::new(),
+        }
+    }
+
+    fn role(&self, kind: Option<EventKind>) -> Role {
+        use EventKind as K;
+        let Some(kind) = kind else { return Role::Other };
+        match kind {
+            K::TextMessageContent => Role::Delta(Family::Text),
+            K::ToolCallArgs => Role::Delta(Family::Call),
+            K::TextMessageStart => Role::Start(Family::Text),
+            K::TextMessageEnd => Role::End(Family::Text),
+            K::ToolCallStart => Role::Start(Family::Call),
+            K::ToolCallEnd => Role::End(Family::Call),
+            K::ReasoningMessageContent if self.reasoning => Role::Delta(Family::Reasoning),
+            K::ReasoningMessageStart if self.reasoning => Role::Start(Family::Reasoning),
+            K::ReasoningMessageEnd if self.reasoning => Role::End(Family::Reasoning),
+            K::StateSnapshot | K::StateDelta => Role::State,
+            K::RunStarted | K::RunFinished | K::RunError => Role::Boundary,
+            K::MessagesSnapshot => Role::Fence,
+            K::ReasoningMessageContent
+            | K::ReasoningMessageStart
+            | K::ReasoningMessageEnd
+            | K::ActivitySnapshot
+            | K::ActivityDelta
+            | K::ToolCallResult => Role::Writes,
+            _ => Role::Other,
+        }
+    }
+
+    fn open(&self, family: Family) -> &Py<PyDict> {
+        match family {
+            Family::Text | Family::Reasoning => &self.messages,
+            Family::Call => &self.calls,
+        }
+    }
+
+    /// The number of the open segment under an id, whatever its family in that namespace.
+    fn find(&self, open: &Py<PyDict>, id: &Bound<'_, PyString>) -> Option<usize> {
+        let number = capi::dict_get(open.bind(id.py()), id)?;
+        usize::try_from(capi::int_as_i64(number.cast::<PyInt>().ok()?)?).ok()
+    }
+
+    fn segment(&mut self, number: usize) -> Option<&mut Segment> {
+        match self.held.get_mut(number.checked_sub(self.left)?)? {
+            Held::Segment(segment) => Some(segment),
+            Held::Event(_) => None,
+        }
+    }
+
+    fn push<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        match self.role(incoming.kind) {
+            Role::Delta(family) => self.delta(incoming, family, out),
+            Role::Start(family) => self.start(incoming, family, out),
+            Role::End(family) => self.end(incoming, family, out),
+            Role::State => self.state(incoming, out),
+            Role::Boundary => {
+                self.fence(incoming.event.py(), out)?;
+                self.window.flush(incoming.event.py(), out)?;
+                out.push(incoming.event.clone());
+                Ok(())
+            }
+            Role::Fence => {
+                self.fence(incoming.event.py(), out)?;
+                out.push(incoming.event.clone());
+                Ok(())
+            }
+            Role::Writes => {
+                if !self.held.is_empty() {
+                    let id = text!(incoming, message_id)?;
+                    if self.is_held_open(&id)? || self.may_mint(incoming) {
+                        self.fence(incoming.event.py(), out)?;
+                    }
+                }
+                self.pass(incoming, out);
+                Ok(())
+            }
+            Role::Other => {
+                self.pass(incoming, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether an open segment writes to the message with this id.
+    fn is_held_open(&self, id: &Bound<'_, PyString>) -> PyResult<bool> {
+        let py = id.py();
+        if self.messages.bind(py).contains(id)? {
+            return Ok(true);
+        }
+        // A call writes to the message that holds it.
+        for (_, number) in self.calls.bind(py) {
+            let number: usize = number.extract()?;
+            if let Some(Held::Segment(segment)) = self.held.get(number - self.left)
+                && segment.is_held_by(id)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the event may mint the message that a segment without its opener writes to.
+    fn may_mint(&self, incoming: &Incoming<'_>) -> bool {
+        use EventKind as K;
+        let minting = [K::ToolCallStart, K::ToolCallResult, K::ActivitySnapshot];
+        self.headless > 0 && incoming.kind.is_some_and(|kind| minting.contains(&kind))
+    }
+
+    /// An event that leaves in its turn.
+    fn pass<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) {
+        if self.held.is_empty() {
+            self.left += 1;
+            out.push(incoming.event.clone());
+        } else {
+            self.held.push_back(Held::Event(incoming.event.clone().unbind()));
+        }
+    }
+
+    fn start<'py>(
+        &mut self,
+        incoming: &Incoming<'py>,
+        family: Family,
+        out: &mut Events<'py>,
+    ) -> PyResult<()> {
+        let id = family.id(incoming)?;
+        if self.find(self.open(family), &id).is_some() || self.may_mint(incoming) {
+            self.fence(id.py(), out)?;
+        }
+        let segment = Segment::opened(incoming, family, &id);
+        self.hold(segment, &id)
+    }
+
+    /// Holds a segment that is open.
+    fn hold(&mut self, segment: Segment, id: &Bound<'_, PyString>) -> PyResult<()> {
+        let number = self.left + self.held.len();
+        self.open(segment.family).bind(id.py()).set_item(id, number)?;
+        self.headless += usize::from(segment.is_headless());
+        self.held.push_back(Held::Segment(Box::new(segment)));
+        self.recent = number;
+        Ok(())
+    }
+
+    #[inline]
+    fn delta<'py>(
+        &mut self,
+        incoming: &Incoming<'py>,
+        family: Family,
+        out: &mut Events<'py>,
+    ) -> PyResult<()> {
+        let id = family.id(incoming)?;
+        // Deltas mostly come in rows.
+        if let Some(segment) = self.segment(self.recent)
+            && segment.is_open(family, &id)
+        {
+            return segment.push(incoming);
+        }
+        self.other_delta(incoming, family, &id, out)
+    }
+
+    fn other_delta<'py>(
+        &mut self,
+        incoming: &Incoming<'py>,
+        family: Family,
+        id: &Bound<'py, PyString>,
+        out: &mut Events<'py>,
+    ) -> PyResult<()> {
+        if let Some(number) = self.find(self.open(family), id)
+            && let Some(segment) = self.segment(number)
+        {
+            if segment.family == family {
+                segment.push(incoming)?;
+                self.recent = number;
+                return Ok(());
+            }
+            // Text and reasoning write to one message, by turns.
+            self.fence(id.py(), out)?;
+        }
+        let mut segment = Segment::headless(family, id);
+        segment.push(incoming)?;
+        self.hold(segment, id)
+    }
+
+    fn end<'py>(
+        &mut self,
+        incoming: &Incoming<'py>,
+        family: Family,
+        out: &mut Events<'py>,
+    ) -> PyResult<()> {
+        let id = family.id(incoming)?;
+        if let Some(number) = self.find(self.open(family), &id)
+            && let Some(segment) = self.segment(number)
+        {
+            if segment.family == family {
+                segment.close(incoming);
+                let was_headless = segment.is_headless();
+                self.headless -= usize::from(was_headless);
+                self.open(family).bind(id.py()).del_item(&id)?;
+                return self.release(id.py(), out);
+            }
+            self.fence(id.py(), out)?;
+        }
+        self.pass(incoming, out);
+        Ok(())
+    }
+
+    /// Lets out what waits for nothing any more.
+    fn release<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        while let Some(first) = self.held.front() {
+            if matches!(first, Held::Segment(segment) if !segment.is_closed()) {
+                break;
+            }
+            self.leave(py, out)?;
+        }
+        Ok(())
+    }
+
+    /// Lets out the first that is held.
+    fn leave<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        let Some(first) = self.held.pop_front() else { return Ok(()) };
+        self.left += 1;
+        match first {
+            Held::Event(event) => out.push(event.into_bound(py)),
+            Held::Segment(segment) => segment.into_events(py, out)?,
+        }
+        Ok(())
+    }
+
+    /// Lets everything out, so that nothing passes the next event.
+    fn fence<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        while !self.held.is_empty() {
+            self.leave(py, out)?;
+        }
+        if !self.messages.bind(py).is_empty() || !self.calls.bind(py).is_empty() {
+            self.messages.bind(py).clear();
+            self.calls.bind(py).clear();
+        }
+        self.headless = 0;
+        Ok(())
+    }
+
+    fn state<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        let malformed = self.window.push(incoming, &mut self.deviations)?;
+        if malformed {
+            // It is fatal to whoever applies it, and so has to stay where it is.
+            let mut events = Vec::new();
+            self.window.flush(incoming.event.py(), &mut events)?;
+            if self.held.is_empty() {
+                self.left += events.len() + 1;
+                out.append(&mut events);
+                out.push(incoming.event.clone());
+            } else {
+                let held = events.into_iter().map(|event| Held::Event(event.unbind()));
+                self.held.extend(held);
+                self.pass(incoming, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_of_stream<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        self.fence(py, out)?;
+        self.window.flush(py, out)
+    }
+}
+
+#[pymethods]
+impl Compactor {
+    #[new]
+    #[pyo3(signature = (*, reasoning=false, on_deviation=None))]
+    fn new(py: Python<'_>, reasoning: bool, on_deviation: Option<Py<PyAny>>) -> Self {
+        Self::make(py, reasoning, on_deviation)
+    }
+
+    /// Takes one event.
+    ///
+    /// Args:
+    ///     event: An SDK model or a wire dict. What is given out is spelled as what came in.
+    ///
+    /// Returns:
+    ///     The events that are final now; mostly none, until an item ends.
+    ///
+    /// Raises:
+    ///     AGUIError: Not an event, or one without a field that it must have.
+    #[pyo3(signature = (event, /))]
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let py = slf.py();
+        let incoming = Incoming::read(event)?;
+        let mut out = Vec::new();
+        let mut compactor = slf.try_borrow_mut()?;
+        let pushed = compactor.push(&incoming, &mut out);
+        let deviations = std::mem::take(&mut compactor.deviations);
+        if !deviations.is_empty() {
+            let reporter = compactor.reporter.clone_ref(py);
+            drop(compactor);
+            for deviation in deviations {
+                reporter.report(py, deviation)?;
+            }
+        }
+        pushed?;
+        PyList::new(py, out)
+    }
+
+    /// Ends the stream.
+    ///
+    /// Returns:
+    ///     What was held: open items without their end, and the state.
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut out = Vec::new();
+        self.end_of_stream(py, &mut out)?;
+        PyList::new(py, out)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.reporter.traverse(&visit)
+    }
+
+    fn __clear__(&mut self) {
+        self.reporter.clear();
+    }
+}
+
+/// Compacts a whole stream; see :class:`Compactor`.
+///
+/// Args:
+///     events: SDK models or wire dicts, with chunks expanded.
+///     reasoning: Collapse the deltas of reasoning messages as well.
+///     on_deviation: As for :class:`EventReducer`.
+///
+/// Returns:
+///     The events that add up to the same: the same objects where they were not collapsed, models
+///     for models and dicts for dicts.
+///
+/// Raises:
+///     AGUIError: Not an event, or one without a field that it must have.
+#[pyfunction]
+#[pyo3(signature = (events, *, reasoning=false, on_deviation=None))]
+pub fn compact_events<'py>(
+    events: &Bound<'py, PyAny>,
+    reasoning: bool,
+    on_deviation: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = events.py();
+    let mut compactor = Compactor::make(py, reasoning, on_deviation);
+    let mut out = Vec::new();
+    for event in events.try_iter()? {
+        compactor.push(&Incoming::read(&event?)?, &mut out)?;
+        for deviation in compactor.deviations.drain(..) {
+            compactor.reporter.report(py, deviation)?;
+        }
+    }
+    compactor.end_of_stream(py, &mut out)?;
+    PyList::new(py, out)
+}
