@@ -79,6 +79,11 @@ impl Key {
         self.alias.bind(py)
     }
 
+    /// The attribute name.
+    pub fn name<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
+        self.name.bind(py)
+    }
+
     /// What a dict has under the key: the wire's spelling, else the attribute's.
     #[inline]
     fn of_dict<'py>(&self, dict: &Bound<'py, PyDict>) -> Option<Bound<'py, PyAny>> {

@@ -141,6 +141,16 @@ impl Compactor {
         }
     }
 
+    #[inline]
+    fn take<'py>(&mut self, event: &Bound<'py, PyAny>, out: &mut Events<'py>) -> PyResult<()> {
+        if let Some(segment) = self.segment(self.recent)
+            && segment.push_bare(event)
+        {
+            return Ok(());
+        }
+        self.push(&Incoming::read(event)?, out)
+    }
+
     fn push<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
         match self.role(incoming.kind) {
             Role::Delta(family) => self.delta(incoming, family, out),
@@ -381,10 +391,9 @@ impl Compactor {
         event: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
-        let incoming = Incoming::read(event)?;
         let mut out = Vec::new();
         let mut compactor = slf.try_borrow_mut()?;
-        let pushed = compactor.push(&incoming, &mut out);
+        let pushed = compactor.take(event, &mut out);
         let deviations = std::mem::take(&mut compactor.deviations);
         if !deviations.is_empty() {
             let reporter = compactor.reporter.clone_ref(py);
@@ -439,10 +448,22 @@ pub fn compact_events<'py>(
     let py = events.py();
     let mut compactor = Compactor::make(py, reasoning, on_deviation);
     let mut out = Vec::new();
-    for event in events.try_iter()? {
-        compactor.push(&Incoming::read(&event?)?, &mut out)?;
+    let mut take = |event: &Bound<'py, PyAny>| {
+        compactor.take(event, &mut out)?;
         for deviation in compactor.deviations.drain(..) {
             compactor.reporter.report(py, deviation)?;
+        }
+        PyResult::Ok(())
+    };
+    if let Ok(events) = events.cast_exact::<PyList>() {
+        let mut index = 0;
+        while let Some(event) = capi::list_item(events, index) {
+            take(&event.to_owned())?;
+            index += 1;
+        }
+    } else {
+        for event in events.try_iter()? {
+            take(&event?)?;
         }
     }
     compactor.end_of_stream(py, &mut out)?;

@@ -2,10 +2,12 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use super::incoming::{Incoming, field, text};
-use crate::event::{Entry, EventKind, Key, Spelling, Surprise, build, keys};
+use crate::capi::{self, DictIter};
+use crate::event::{Entry, EventKind, Key, Spelling, Surprise, build, keys, registry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -126,6 +128,97 @@ impl Segment {
         deltas.note(incoming)
     }
 
+    /// Takes an event, if it is one more delta of this segment that says nothing else. Most events of
+    /// most streams are, so it looks at each entry once and makes nothing.
+    #[inline]
+    pub fn push_bare(&mut self, event: &Bound<'_, PyAny>) -> bool {
+        // The first is kept whole.
+        if self.deltas.first.is_none() || self.end.is_some() {
+            return false;
+        }
+        let delta = if capi::is_exact_dict(event) {
+            event.cast_exact::<PyDict>().ok().and_then(|dict| self.bare_wire(dict))
+        } else {
+            self.bare_model(event)
+        };
+        match delta {
+            Some(delta) => {
+                self.deltas.parts.push(delta);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The delta of a wire dict with type, id and delta alone.
+    #[inline]
+    fn bare_wire(&self, dict: &Bound<'_, PyDict>) -> Option<Py<PyString>> {
+        if dict.len() != 3 {
+            return None;
+        }
+        let id_key = match self.family {
+            Family::Text | Family::Reasoning => b"messageId".as_slice(),
+            Family::Call => b"toolCallId",
+        };
+        with_critical_section(dict, || {
+            let mut delta = None;
+            let mut agreeing = 0;
+            for (key, value) in DictIter::new(dict) {
+                let key = ascii(&key)?;
+                if key == b"delta" {
+                    delta = Some(value.cast_exact::<PyString>().ok()?.to_owned().unbind());
+                } else if key == id_key {
+                    agreeing += u32::from(self.has_id(&value));
+                } else if key == b"type" {
+                    agreeing += u32::from(ascii(&value)? == self.family.delta().name().as_bytes());
+                }
+            }
+            delta.filter(|_| agreeing == 2)
+        })
+    }
+
+    /// The delta of a model that has no metadata, owner or extra field.
+    #[inline]
+    fn bare_model(&self, model: &Bound<'_, PyAny>) -> Option<Py<PyString>> {
+        let py = model.py();
+        let registry = registry();
+        let plan = registry.plan(capi::type_key(model))?;
+        if plan.kind != Some(self.family.delta()) {
+            return None;
+        }
+        let extra = capi::slot(registry.extra.bind(py), model)?;
+        if !extra.is_none() && !extra.cast::<PyDict>().ok()?.is_empty() {
+            return None;
+        }
+        let fields = capi::instance_dict(model)?;
+        let keys = keys(py);
+        let (id, key) = (self.family.key(py).name(py), keys.delta.name(py));
+        with_critical_section(&fields, || {
+            let mut delta = None;
+            let mut is_same = false;
+            for (name, value) in DictIter::new(&fields) {
+                if value.is_none() {
+                    continue;
+                }
+                if name.is(key) {
+                    delta = Some(value.cast_exact::<PyString>().ok()?.to_owned().unbind());
+                } else if name.is(id) {
+                    is_same = self.has_id(&value);
+                } else if name.is(keys.metadata.name(py)) || name.is(keys.subagent_run_id.name(py))
+                {
+                    return None;
+                }
+            }
+            delta.filter(|_| is_same)
+        })
+    }
+
+    #[inline]
+    fn has_id(&self, value: &Bound<'_, PyAny>) -> bool {
+        let id = self.id.bind(value.py());
+        value.is(id) || ascii(value).is_some_and(|text| Some(text) == ascii(id))
+    }
+
     pub fn close(&mut self, incoming: &Incoming<'_>) {
         self.end = Some(incoming.event.clone().unbind());
     }
@@ -200,6 +293,15 @@ impl Deltas {
             event.update_if_missing(rest.bind(py).as_mapping())?;
         }
         build::event(event, if self.is_model { Spelling::Model } else { Spelling::Wire })
+    }
+}
+
+/// The text of an exact str, if it is ASCII.
+#[inline]
+fn ascii<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
+    match capi::text(value.cast_exact().ok()?) {
+        capi::Text::Ascii(text) => Some(text),
+        _ => None,
     }
 }
 
