@@ -175,8 +175,16 @@ def test_interleaved_items_stand_in_the_order_of_their_starts() -> None:
 
 
 def test_a_call_inside_its_parent() -> None:
-    events = [start(), call(parentMessageId="m"), args("1"), content("a"), args("2"), call_end(),
-              event("TOOL_CALL_RESULT", messageId="r", toolCallId="c", content="ok"), end()]  # fmt: skip
+    events = [
+        start(),
+        call(parentMessageId="m"),
+        args("1"),
+        content("a"),
+        args("2"),
+        call_end(),
+        event("TOOL_CALL_RESULT", messageId="r", toolCallId="c", content="ok"),
+        end(),
+    ]
     assert [one["type"] for one in lawful(events)] == [
         "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "TOOL_CALL_START",
         "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT",
