@@ -334,3 +334,74 @@ def test_a_very_long_line_is_read_once():
         encode(line).stdout_bytes
         == b'data: {"type":"RUN_ERROR","message":"%b"}\n\n' % text.encode()
     )
+
+
+# --- compact, replay, diff -----------------------------------------------------------------
+
+
+def test_demo_rebuilds_the_conversation():
+    result = invoke("demo")
+    assert "By SSE or protobuf a client then has:" in result.output
+    assert 'weather({"city": "Zürich"})' in result.output
+    assert '  state     {"city": "Zürich", "weather": {"celsius": 18.5, "sky": "clear"}}' in (
+        result.output
+    )
+
+
+@pytest.mark.parametrize("stdin", [SSE, JSONL])
+def test_compact(stdin):
+    result = invoke("compact", "-", "--reasoning", stdin=stdin)
+    events = [json.loads(line) for line in result.stdout_bytes.splitlines()]
+    deltas = [event["delta"] for event in events if "CONTENT" in event["type"]]
+    assert deltas == ["Weather: call the tool.", "Let me look.", "Clear sky over Zürich."]
+    assert sum(event["type"].startswith("STATE") for event in events) == 1
+    again = invoke("compact", "-", "--reasoning", stdin=result.stdout_bytes)
+    assert again.stdout_bytes == result.stdout_bytes
+    frames = invoke("compact", "-", "--to", "sse", stdin=stdin).stdout_bytes
+    assert frames.startswith(b'data: {"type":"RUN_STARTED"')
+    whole, short = (json.loads(invoke("replay", "-", stdin=one).stdout) for one in (stdin, frames))
+    assert whole == short
+
+
+def test_replay():
+    whole = json.loads(invoke("replay", "-", stdin=SSE).stdout)
+    assert (whole["threadId"], whole["runId"]) == ("thread-1", "run-1")
+    assert [message["role"] for message in whole["messages"]] == [
+        "reasoning",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert json.loads(invoke("replay", "-", "--state", stdin=SSE).stdout) == whole["state"]
+    assert json.loads(invoke("replay", "-", "--messages", stdin=SSE).stdout) == whole["messages"]
+    both = json.loads(invoke("replay", "-", "--messages", "--state", stdin=SSE).stdout)
+    assert both == {key: whole[key] for key in ("messages", "state")}
+    until = json.loads(invoke("replay", "-", "--until", "4", stdin=SSE).stdout)
+    assert until["messages"] == [{"id": "r1", "role": "reasoning", "content": "Weather: "}]
+    assert json.loads(invoke("replay", "-", "--until", "0", "--state", stdin=SSE).stdout) is None
+
+
+def test_replay_reports_what_it_tolerates_and_what_it_does_not():
+    lost = b'{"type":"TEXT_MESSAGE_END","messageId":"zz"}\n'
+    result = invoke("replay", "-", stdin=lost)
+    assert result.exit_code == 0
+    assert "TEXT_MESSAGE_END: messageId: there is no message 'zz'" in result.stderr
+    bad = invoke("replay", "-", stdin=lost + b'{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}\n')
+    assert bad.exit_code == 1
+    assert "line 2: " in bad.output
+    assert invoke("compact", "-", stdin=b'{"type":"TEXT_MESSAGE_START"}\n').exit_code == 1
+
+
+def test_diff(tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_text('{"a": [1, 2], "b": 1}')
+    after.write_text('{"a": [1, 2, 3], "b": 1.0}')
+    result = invoke("diff", str(before), str(after))
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == [{"op": "add", "path": "/a/2", "value": 3}]
+    same = invoke("diff", str(before), str(before))
+    assert (same.exit_code, json.loads(same.stdout)) == (0, [])
+    # Streams stand for what they add up to.
+    before.write_bytes(SSE)
+    after.write_bytes(invoke("compact", "-", stdin=SSE).stdout_bytes)
+    assert invoke("diff", str(before), str(after)).exit_code == 0

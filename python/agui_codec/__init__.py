@@ -51,6 +51,7 @@ from agui_codec.decoder import (
     read_events,
 )
 from agui_codec.encoder import AGUI_MEDIA_TYPE, EventEncoder
+from agui_codec.history import EventHistory, JSONLinesStore, RunInfo, SQLiteStore
 from agui_codec.install import install, uninstall
 from agui_codec.state import state_delta_event
 from agui_codec.stream import (
@@ -84,13 +85,17 @@ __all__ = [
     "EventDecoder",
     "EventEncoder",
     "EventEnforcer",
+    "EventHistory",
     "EventReducer",
     "EventVerifier",
     "FrameTooLargeError",
+    "JSONLinesStore",
     "LegacyDowngrader",
     "LegacyUpgrader",
     "PatchError",
     "Pipeline",
+    "RunInfo",
+    "SQLiteStore",
     "SSEParser",
     "SequenceError",
     "ServerSentEvent",

@@ -19,6 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agui_codec import (
+    AGUI_MEDIA_TYPE,
+    SSE_MEDIA_TYPE,
     AGUIError,
     ChunkExpander,
     Deviation,
@@ -29,6 +31,7 @@ from agui_codec import (
     Pipeline,
     __version__,
     _demo,
+    _state_commands,
     to_json,
 )
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
@@ -77,13 +80,31 @@ def demo() -> None:
     if differing:
         raise click.ClickException(f"{differing} frames differ from the official ones")
     console.print(
-        f"\nAll {len(run)} frames are equal, {total} bytes. What encoding an event costs:\n"
+        f"\nAll {len(run)} frames are equal, {total} bytes. By SSE or protobuf a client then has:"
     )
+    _show_rebuilt(console, run)
+    console.print("\nWhat encoding an event costs:")
     console.print(_speeds())
     console.print(
         "\nMeasured now, on this machine, in turn: read the ratios. orjson is orjson.dumps\n"
         "of the same dict with SSE framing. Next: agui-codec bench, agui-codec --help"
     )
+
+
+def _show_rebuilt(console: Console, run: list[Any]) -> None:
+    """What a client adds the bytes up to, over both transports."""
+    by_sse, by_protobuf = (
+        _state_commands.rebuilt(run, media) for media in (SSE_MEDIA_TYPE, AGUI_MEDIA_TYPE)
+    )
+    same = by_sse.messages == by_protobuf.messages and by_sse.state == by_protobuf.state
+    if not same:
+        raise click.ClickException("SSE and protobuf add up to different things")
+    for message in by_sse.messages:
+        calls = getattr(message, "tool_calls", None) or ()
+        called = "".join(f" {call.function.name}({call.function.arguments})" for call in calls)
+        text = f"{message.role:9} {message.content}{called}"
+        console.print(Text("  " + _cut(text, WIDTH - 2)))
+    console.print(Text(f"  state     {json.dumps(by_sse.state, ensure_ascii=False)}"))
 
 
 def _cut(text: str, room: int) -> str:
@@ -363,3 +384,8 @@ def _parse(number: int, data: bytes) -> dict[str, Any]:
     if not isinstance(event, dict):
         raise _at(number, f"an event is a JSON object, not {data.decode()[:20]}")
     return event
+
+
+# --- compact, replay, diff -------------------------------------------------------------------
+
+_state_commands.add_to(cli, _read)

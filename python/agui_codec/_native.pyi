@@ -148,7 +148,7 @@ class EventReducer:
         context: Iterable[Any] | None = None,
         forwarded_props: Any = None,
         history: bool = True,
-        protocol_version: str | None = "1.0",
+        protocol_version: str | None = ...,
     ) -> Any: ...
 
 class PatchError(AGUIError):

@@ -129,8 +129,8 @@ impl Compactor {
     }
 
     /// The number of the open segment under an id, whatever its family in that namespace.
-    fn find(&self, open: &Py<PyDict>, id: &Bound<'_, PyString>) -> Option<usize> {
-        let number = capi::dict_get(open.bind(id.py()), id)?;
+    fn find(&self, family: Family, id: &Bound<'_, PyString>) -> Option<usize> {
+        let number = capi::dict_get(self.open(family).bind(id.py()), id)?;
         usize::try_from(capi::int_as_i64(number.cast::<PyInt>().ok()?)?).ok()
     }
 
@@ -227,7 +227,7 @@ impl Compactor {
         out: &mut Events<'py>,
     ) -> PyResult<()> {
         let id = family.id(incoming)?;
-        if self.find(self.open(family), &id).is_some() || self.may_mint(incoming) {
+        if self.find(family, &id).is_some() || self.may_mint(incoming) {
             self.fence(id.py(), out)?;
         }
         let segment = Segment::opened(incoming, family, &id);
@@ -268,7 +268,7 @@ impl Compactor {
         id: &Bound<'py, PyString>,
         out: &mut Events<'py>,
     ) -> PyResult<()> {
-        if let Some(number) = self.find(self.open(family), id)
+        if let Some(number) = self.find(family, id)
             && let Some(segment) = self.segment(number)
         {
             if segment.family == family {
@@ -291,7 +291,7 @@ impl Compactor {
         out: &mut Events<'py>,
     ) -> PyResult<()> {
         let id = family.id(incoming)?;
-        if let Some(number) = self.find(self.open(family), &id)
+        if let Some(number) = self.find(family, &id)
             && let Some(segment) = self.segment(number)
         {
             if segment.family == family {

@@ -154,12 +154,11 @@ impl ToolCalls {
     }
 
     /// The producer's own list counts, unless it is empty.
-    pub fn named(&mut self, ids: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    pub fn named(&mut self, ids: Option<&Bound<'_, PyAny>>) {
         self.named = match ids.map(|ids| ids.cast::<PyList>()) {
             Some(Ok(ids)) if !ids.is_empty() => Some(ids.get_slice(0, ids.len()).unbind()),
             _ => None,
         };
-        Ok(())
     }
 
     pub fn pending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
