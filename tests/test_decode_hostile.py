@@ -1,0 +1,282 @@
+"""The decoder under attack: what it costs, what it keeps, and that it never crashes."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agui_codec import (
+    AGUIError,
+    DecodeError,
+    EventDecoder,
+    FrameTooLargeError,
+    decode_event,
+    iter_events,
+    proto,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SSE = "text/event-stream"
+PROTOBUF = "application/vnd.ag-ui.event+proto"
+JSONL = "application/x-ndjson"
+TRANSPORTS = (SSE, PROTOBUF, JSONL)
+
+
+def framed(content_type: str, event: dict[str, Any]) -> bytes:
+    if content_type == PROTOBUF:
+        message = proto.encode(event)
+        return len(message).to_bytes(4, "big") + message
+    document = json.dumps(event).encode()
+    return document + b"\n" if content_type == JSONL else b"data: " + document + b"\n\n"
+
+
+RUN: list[dict[str, Any]] = [
+    {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+    {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "é\n"},
+    {"type": "STATE_SNAPSHOT", "snapshot": {"a": [1.5, None, {"b": "\\"}], "c": -1}},
+    {"type": "STATE_DELTA", "delta": [{"op": "add", "path": "/a", "value": 1}]},
+    {
+        "type": "MESSAGES_SNAPSHOT",
+        "messages": [{"id": "1", "role": "user", "content": [{"type": "text", "text": "x"}]}],
+    },
+]
+
+
+def drain(content_type: str, chunks: list[bytes], **options: Any) -> tuple[list[Any], str | None]:
+    """The events and the error of a stream, whatever it holds."""
+    decoder = EventDecoder(content_type, on_deviation=lambda _: None, **options)
+    events: list[Any] = []
+    try:
+        for chunk in chunks:
+            events += decoder.feed(chunk)
+        events += decoder.close()
+    except AGUIError as error:
+        return events, str(error)
+    return events, None
+
+
+def split(stream: bytes, size: int) -> list[bytes]:
+    return [stream[at : at + size] for at in range(0, len(stream), size)]
+
+
+@given(st.sampled_from(TRANSPORTS), st.binary(max_size=200), st.booleans())
+def test_random_bytes(content_type: str, stream: bytes, as_dict: bool) -> None:
+    whole = drain(content_type, [stream], as_dict=as_dict)
+    assert drain(content_type, split(stream, 1), as_dict=as_dict) == whole
+    for prefix in (b"data: ", b"\x00\x00\x00\x40"):
+        drain(content_type, [prefix, stream], as_dict=as_dict)
+
+
+@given(st.sampled_from(TRANSPORTS), st.data(), st.booleans())
+def test_flipped_bits(content_type: str, data: st.DataObject, as_dict: bool) -> None:
+    stream = bytearray(b"".join(framed(content_type, event) for event in RUN))
+    for _ in range(data.draw(st.integers(1, 4))):
+        stream[data.draw(st.integers(0, len(stream) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    whole = drain(content_type, [bytes(stream)], as_dict=as_dict)
+    size = data.draw(st.integers(1, 50))
+    assert drain(content_type, split(bytes(stream), size), as_dict=as_dict) == whole
+
+
+@given(st.data(), st.booleans())
+def test_cut_and_pasted(data: st.DataObject, as_dict: bool) -> None:
+    document = json.dumps(data.draw(st.sampled_from(RUN)))
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(document))] * 2)))
+    pasted = data.draw(st.sampled_from(["", '"', "{", "[" * 300, "\\u", "1e999", "NaN", "\x00"]))
+    mutant = document[:start] + pasted + document[end:]
+    try:
+        event = decode_event(mutant, as_dict=as_dict)
+    except DecodeError:
+        return
+    expected = json.loads(mutant)
+    if as_dict:
+        assert event == expected
+
+
+def on_small_stack(work: Callable[[], None]) -> None:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("content_type", [SSE, JSONL])
+def test_deep_nesting_on_a_small_stack(content_type: str) -> None:
+    def work() -> None:
+        for opening in ("[", '{"a":'):
+            for key in ("event", "unknown"):
+                document = f'{{"type":"RAW","{key}":{opening * 100_000}'
+                line = b"data: " + document.encode() + b"\n\n"
+                for as_dict in (True, False):
+                    events, error = drain(
+                        content_type,
+                        [line if content_type == SSE else document.encode() + b"\n"],
+                        as_dict=as_dict,
+                    )
+                    assert events == []
+                    assert error is not None
+                    assert "nested deeper than 254 levels" in error
+
+    work()
+    on_small_stack(work)
+
+
+# --- work and memory -----------------------------------------------------------------------
+
+
+def seconds(work: Callable[[], None]) -> float:
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("content_type", TRANSPORTS)
+def test_work_grows_with_the_input(content_type: str) -> None:
+    """An event twice as long, in 64-byte chunks, takes about twice as long."""
+
+    def cost(size: int) -> float:
+        event = {"type": "STATE_SNAPSHOT", "snapshot": "x" * size}
+        chunks = split(framed(content_type, event), 64)
+
+        def work() -> None:
+            decoder = EventDecoder(content_type, as_dict=True)
+            assert sum(len(decoder.feed(chunk)) for chunk in chunks) == 1
+
+        return min(seconds(work) for _ in range(3))
+
+    # Quadratic work would be 4.
+    assert cost(8 << 20) / cost(4 << 20) < 3
+
+
+@pytest.mark.serial
+def test_many_lines_of_data_are_joined_in_linear_time() -> None:
+    def cost(lines: int) -> float:
+        stream = b'data: {"type":"RAW","event":[\n' + b"data: 1,\n" * lines + b"data: 1]}\n\n"
+        chunks = split(stream, 64)
+
+        def work() -> None:
+            decoder = EventDecoder(as_dict=True)
+            assert sum(len(decoder.feed(chunk)) for chunk in chunks) == 1
+
+        return min(seconds(work) for _ in range(3))
+
+    assert cost(400_000) / cost(200_000) < 3
+
+
+def resident() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(
+    ("content_type", "piece"),
+    [
+        (SSE, b"x" * 65536),
+        (SSE, b"data: " + b"x" * 65530),
+        (SSE, b"data: x\n" * 8192),
+        (SSE, b"data:\n" * 8192),
+        (JSONL, b"x" * 65536),
+    ],
+    ids=["no line end", "one line of data", "lines of data", "empty lines of data", "JSON Lines"],
+)
+def test_s10_what_does_not_end_is_refused_and_not_kept(content_type: str, piece: bytes) -> None:
+    before = resident()
+    decoder = EventDecoder(content_type)
+    fed = 0
+    error = None
+    while error is None and fed < 256 << 20:
+        try:
+            decoder.feed(piece)
+        except FrameTooLargeError as caught:
+            error = caught
+        fed += len(piece)
+    assert error is not None
+    # At most the limit, in a buffer that has doubled.
+    assert resident() - before < 32 << 20
+    if len(set(piece)) == 1:
+        assert fed <= (10 << 20) + 2 * len(piece)
+
+
+@pytest.mark.serial
+def test_s10_one_chunk_beyond_the_limit_is_not_copied() -> None:
+    chunk = b"data: " + b"x" * (64 << 20)
+    before = resident()
+    with pytest.raises(FrameTooLargeError):
+        EventDecoder().feed(chunk)
+    assert resident() - before < 4 << 20
+
+
+@pytest.mark.serial
+def test_p6_a_length_of_4_gib_reserves_nothing() -> None:
+    before = resident()
+    with pytest.raises(FrameTooLargeError):
+        EventDecoder(PROTOBUF, max_event_bytes=1 << 30).feed(b"\xff\xff\xff\xff")
+    decoder = EventDecoder(PROTOBUF, max_event_bytes=1 << 32)
+    assert decoder.feed(b"\xff\xff\xff\xff" + b"x" * 1000) == []
+    assert resident() - before < 4 << 20
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("content_type", TRANSPORTS)
+def test_a_long_stream_leaves_nothing_behind(content_type: str) -> None:
+    """1 GiB over SSE (as one run in a day of a busy gateway); less where events cost more."""
+    events = [{**RUN[1], "delta": "x" * 1000, "messageId": f"m{at}"} for at in range(1000)]
+    piece = b"".join(framed(content_type, event) for event in events)
+    rounds = (1 << 30 if content_type == SSE else 1 << 28) // len(piece)
+
+    def stream(rounds: int) -> Iterator[bytes]:
+        for _ in range(rounds):
+            yield from split(piece, 65536)
+
+    def run(rounds: int) -> None:
+        count = sum(1 for _ in iter_events(stream(rounds), content_type, as_dict=True))
+        assert count == rounds * len(events)
+
+    run(rounds // 20)
+    before = resident()
+    run(rounds)
+    assert resident() - before < 4 << 20
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("as_dict", [True, False])
+def test_errors_leave_nothing_behind(as_dict: bool) -> None:
+    streams = [
+        framed(SSE, RUN[0]) + b"data: " + bad + b"\n\n"
+        for bad in (b"x", b'{"type":5}', b'{"type":"RUN_ERROR"}', b"[" * 300, b'{"a":"\xff"}')
+    ]
+
+    def work() -> None:
+        for stream in streams:
+            drain(SSE, [stream, b""], as_dict=as_dict)
+
+    for _ in range(300):
+        work()
+    before = resident()
+    for _ in range(3000):
+        work()
+    assert resident() - before < 3 << 20
