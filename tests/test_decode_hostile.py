@@ -199,9 +199,10 @@ def resident() -> int:
         (SSE, b"data: " + b"x" * 65530),
         (SSE, b"data: x\n" * 8192),
         (SSE, b"data:\n" * 8192),
+        (SSE, b"data\n" * 8192),
         (JSONL, b"x" * 65536),
     ],
-    ids=["no line end", "one line of data", "lines of data", "empty lines of data", "JSON Lines"],
+    ids=["no line end", "one line", "lines", "empty lines", "lines without a colon", "JSON Lines"],
 )
 def test_s10_what_does_not_end_is_refused_and_not_kept(content_type: str, piece: bytes) -> None:
     before = resident()

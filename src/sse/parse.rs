@@ -167,13 +167,13 @@ impl Parser {
                 self.reset_event();
             } else if self.partial != Partial::None {
                 self.take(&chunk[at..end], at)?;
-                self.end_line(end);
+                self.end_line(end)?;
             } else if chunk[at..end].starts_with(b"data:") {
                 let start = at + 5 + usize::from(chunk[at + 5] == b' ');
                 if let Some((start, end)) = single.take() {
                     self.data.extend_from_slice(&chunk[start..end]);
                 }
-                self.begin_data(start);
+                self.begin_data(start)?;
                 if self.data_lines == 1 {
                     self.check(self.data_offset, end - start)?;
                     single = Some((start, end));
@@ -187,7 +187,7 @@ impl Parser {
                     self.data.extend_from_slice(&chunk[start..end]);
                 }
                 self.take(&chunk[at..end], at)?;
-                self.end_line(end);
+                self.end_line(end)?;
             }
             self.after_cr = chunk[end] == b'\r';
             at = end + 1;
@@ -265,13 +265,15 @@ impl Parser {
 
     /// A line of data begins, whose value is at `at` in the chunk.
     #[inline]
-    fn begin_data(&mut self, at: usize) {
+    fn begin_data(&mut self, at: usize) -> Result<(), TooLarge> {
         if self.data_lines == 0 {
             self.data_offset = self.position + at as u64;
         } else {
+            self.check(self.data_offset, self.data.len() + 1)?;
             self.data.push(b'\n');
         }
         self.data_lines += 1;
+        Ok(())
     }
 
     fn push_data(&mut self, value: &[u8]) -> Result<(), TooLarge> {
@@ -328,7 +330,7 @@ impl Parser {
         match field {
             Field::Data => {
                 if begins {
-                    self.begin_data(at);
+                    self.begin_data(at)?;
                 }
                 self.push_data(part)
             }
@@ -342,17 +344,17 @@ impl Parser {
     }
 
     /// The line that was taken ends at `at` in the chunk.
-    fn end_line(&mut self, at: usize) {
+    fn end_line(&mut self, at: usize) -> Result<(), TooLarge> {
         self.line_len = 0;
         let (field, fresh) = match std::mem::replace(&mut self.partial, Partial::None) {
-            Partial::None => return,
+            Partial::None => return Ok(()),
             // A name alone is a field with an empty value.
             Partial::Head => (Field::named(&self.head), true),
             Partial::Value { field, fresh } => (field, fresh),
         };
         self.head.clear();
         match field {
-            Field::Data if fresh => self.begin_data(at),
+            Field::Data if fresh => self.begin_data(at)?,
             Field::Data | Field::Ignored => {}
             Field::Event => self.event.clone_from(&self.value),
             Field::Id if self.value.contains(&0) => {}
@@ -366,6 +368,7 @@ impl Parser {
             }
         }
         self.value.clear();
+        Ok(())
     }
 }
 
@@ -556,6 +559,7 @@ mod tests {
         assert_eq!(error(b"\nid: 56789ab"), Some(1));
         // Lines of data that do not end.
         assert_eq!(error(&b"data:\n".repeat(13)), Some(5));
+        assert_eq!(error(&b"data\n".repeat(13)), Some(4));
         assert_eq!(error(&b"data: x\n".repeat(6)), Some(6));
         // Many small events in one chunk are no large event.
         assert_eq!(parse([b"data: x\n\n".repeat(1000).as_slice()], 10).frames.len(), 1000);
