@@ -35,6 +35,7 @@ from agui_codec import (
     to_json,
 )
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
+from agui_codec._reading import decode, inspect
 
 WIDTH = 80
 
@@ -43,6 +44,10 @@ WIDTH = 80
 @click.version_option(__version__, prog_name="agui-codec")
 def cli() -> None:
     """The AG-UI event wire in Rust: what ag_ui.encoder writes, sooner."""
+
+
+cli.add_command(decode)
+cli.add_command(inspect)
 
 
 # --- demo and bench ------------------------------------------------------------------------
