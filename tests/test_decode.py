@@ -25,6 +25,7 @@ from agui_codec import (
     EventDecoder,
     EventEncoder,
     FrameTooLargeError,
+    LegacyUpgrader,
     TruncatedStreamError,
     UnknownEventError,
     decode_event,
@@ -603,6 +604,77 @@ class TestUnknown:
     def test_other_names(self) -> None:
         with pytest.raises(ValueError, match='"forward", "drop" or "raise", not "keep"'):
             EventDecoder(on_unknown="keep")  # type: ignore[arg-type]
+
+
+class TestCases:
+    """Bug reports from the field; the others are beside what they are about.
+
+    D1 and D12 to the official validator, D8, D9, D10 and D11 in test_reader.py, S2 to S9 and S11 in
+    test_sse.py and TestStream, S10 there and in test_decode_hostile.py.
+    """
+
+    def test_d2_an_unknown_role_is_kept_in_dicts_and_refused_by_the_models(self) -> None:
+        """As pydantic does; removing it with a warning is for the enforcer, which reads dicts."""
+        messages = [
+            {"id": "1", "role": "hologram", "content": "x"},
+            {"id": "2", "role": "user", "content": "y"},
+        ]
+        document = json.dumps({"type": "MESSAGES_SNAPSHOT", "messages": messages})
+        assert decode_event(document, as_dict=True)["messages"] == messages
+        with pytest.raises(DecodeError) as caught:
+            decode_event(document)
+        assert caught.value.path == "messages[0]"
+
+    def test_d3_an_unknown_event_does_not_end_the_stream(self) -> None:
+        run = '"threadId":"t","runId":"r"}'
+        documents = [
+            f'{{"type":"RUN_STARTED",{run}',
+            '{"type":"AUDIO_CHUNK","b":1}',
+            f'{{"type":"RUN_FINISHED",{run}',
+        ]
+        kept = decode(sse(*documents))
+        assert kept[1] == {"type": "AUDIO_CHUNK", "b": 1}
+        dropped = decode(sse(*documents), on_unknown="drop", on_deviation=lambda _: None)
+        assert [event.type for event in dropped] == ["RUN_STARTED", "RUN_FINISHED"]
+
+    def test_d4_a_number_for_an_id_is_fatal(self) -> None:
+        with pytest.raises(DecodeError) as caught:
+            decode_event('{"type":"TEXT_MESSAGE_START","messageId":12345}')
+        assert caught.value.path == "messageId"
+        # What pydantic coerces is coerced in models; dicts are as they came.
+        document = '{"type":"TEXT_MESSAGE_START","messageId":"m","timestamp":"5"}'
+        assert decode_event(document).timestamp == 5
+        assert decode_event(document, as_dict=True)["timestamp"] == "5"
+
+    def test_d5_a_malformed_interrupt_has_a_path(self) -> None:
+        interrupts = [{"id": "1", "reason": "a"}, {"id": "2"}, {"id": "3", "reason": "c"}]
+        outcome = {"type": "interrupt", "interrupts": interrupts}
+        event = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome}
+        with pytest.raises(DecodeError) as caught:
+            decode_event(json.dumps(event))
+        assert caught.value.path == "outcome.interrupts[1].reason"
+
+    @pytest.mark.parametrize("outcome", ['{"type":"paused"}', '["interrupt"]'])
+    def test_d6_an_unknown_outcome(self, outcome: str) -> None:
+        document = f'{{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{outcome}}}'
+        assert decode_event(document, as_dict=True)["outcome"] == json.loads(outcome)
+        with pytest.raises(DecodeError) as caught:
+            decode_event(document)
+        assert caught.value.path == "outcome"
+
+    def test_d7_retired_events_come_as_dicts_for_the_upgrader(self) -> None:
+        document = '{"type":"THINKING_START","title":"t"}'
+        upgrader = LegacyUpgrader(on_deviation=lambda _: None)
+        (event,) = upgrader.feed(decode_event(document))
+        assert event["type"] == "REASONING_START"
+
+    def test_d12_what_is_unknown_is_kept(self) -> None:
+        document = '{"type":"TEXT_MESSAGE_END","messageId":"m","zz":1}'
+        assert decode_event(document).model_extra == {"zz": 1}
+        operation = {"op": "remove", "path": "/a", "value": 3, "x": 1}
+        document = json.dumps({"type": "STATE_DELTA", "delta": [operation]})
+        assert decode_event(document).delta[0].model_extra == {"value": 3, "x": 1}
+        assert decode_event(document, as_dict=True)["delta"] == [operation]
 
 
 class TestHabits:
