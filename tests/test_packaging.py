@@ -71,8 +71,10 @@ def test_wheel_contains_the_package_and_its_types(wheel: Path) -> None:
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         fields = email.message_from_bytes(archive.read(metadata))
     package = ROOT / "python/agui_codec"
-    sources = {path.name for kind in ("*.py", "*.pyi", "py.typed") for path in package.glob(kind)}
-    assert {"__init__.py", "_native.pyi", "py.typed"} <= sources
+    kinds = "*.py", "*.pyi", "py.typed", "ag_ui/*.proto"
+    found = (path for kind in kinds for path in package.glob(kind))
+    sources = {str(path.relative_to(package)) for path in found}
+    assert {"__init__.py", "_native.pyi", "py.typed", "ag_ui/events.proto"} <= sources
     extension = "_native" + sysconfig.get_config_var("EXT_SUFFIX")
     packed = [name for name in names if ".dist-info/" not in name]
     assert sorted(packed) == sorted(f"agui_codec/{name}" for name in {*sources, extension})

@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def test_decoded_models_behave_like_made_ones() -> None:
 
 def test_table_is_what_the_proto_files_say() -> None:
     assert generate.TABLE.read_text() == generate.rust(generate.read())
+
+
+def test_the_contract_is_installed() -> None:
+    installed = resources.files("agui_codec") / "ag_ui"
+    for path in (ROOT / "proto/ag_ui").glob("*.proto"):
+        assert (installed / path.name).read_text() == path.read_text()
 
 
 def test_numbers_are_those_of_the_ledger(shared: Path) -> None:
