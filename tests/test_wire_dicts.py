@@ -3,7 +3,10 @@
 import collections
 import enum
 import json
+import subprocess
+import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,7 @@ from oracle import (
 )
 from strategies import (
     EVENT_CLASSES,
+    Color,
     Dict,
     List,
     Str,
@@ -586,3 +590,80 @@ def test_an_odd_value_beside_described_ones() -> None:
         ],
         "unknown": {"2026-01-02": {"name": None}},
     }
+
+
+def test_enum_members_beside_odd_values() -> None:
+    for odd in ({1}, b"x", Str("s"), Dict(a=1)):
+        for value in ((odd, Color.RED), [Color.RED, {"k": odd}], {Color.RED: [odd, Color.DICT]}):
+            wire = {"type": "CUSTOM", "name": "n", "value": value}
+            assert_wire_same(wire, CustomEvent(name="n", value=value))
+
+
+class Node:
+    """An object of an application, which knows others that know it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+def graph() -> Node:
+    node = Node(children=[])
+    node.children.append(Node(parent=node, kind=Color.RED, of=Node, module=json))
+    return node
+
+
+def test_objects_that_lead_everywhere_are_for_the_hook() -> None:
+    encoder = EventEncoder(default=lambda value: f"<{type(value).__name__}>")
+    for wire in (
+        {"type": "X", "a": graph()},
+        {"type": "X", "a": [{"b": graph()}, Node, json]},
+        {"type": "X", "metadata": {"b": graph()}},
+        {"type": "MESSAGES_SNAPSHOT", "messages": [graph(), {"role": "user", "x": graph()}]},
+    ):
+        assert '"<Node>"' in encoded(wire, encoder)
+
+
+def test_objects_that_lead_everywhere_are_named_in_the_error() -> None:
+    for value, path in (
+        (graph(), "a"),
+        ([0, {"b": graph()}], "a[1].b"),
+        (Node, "a"),
+        ([json], "a[0]"),
+        (graph().children[0].parent.__init__, "a"),
+        ({1: {2}, "deep": (Color.RED, graph())}, "a.deep[1]"),
+    ):
+        with pytest.raises(EncodeError) as raised:
+            ENCODER.encode({"type": "X", "a": value})
+        assert raised.value.path == path
+        assert "deeper" not in str(raised.value)
+
+
+@pytest.mark.parametrize("make", ["objects", "models", "dataclasses", "wire"])
+def test_objects_that_are_reached_in_many_ways_do_not_hang(make: str) -> None:
+    """Forty of them with two ways to the next one: there are 2**40 paths."""
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_wire_dicts import *
+from strategies import Point
+node = Node()
+for _ in range(40):
+    node = Node(a=node, b=node)
+event = {{
+    "objects": lambda: CustomEvent(name="n", value=[node]),
+    "models": lambda: CustomEvent(name="n", value=TextPart(text="t", metadata=node)),
+    "dataclasses": lambda: CustomEvent(name="n", value=Point(node)),
+    "wire": lambda: {{"type": "X", "a": [node]}},
+}}[{make!r}]()
+assert outcome(ENCODER.encode, event).error is not None
+assert '"node"' in EventEncoder(default=lambda value: "node").encode(event)
+print("done")
+"""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr[-2000:]
