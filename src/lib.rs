@@ -14,6 +14,10 @@ mod sse;
 mod state;
 mod stream;
 
+/// For the targets in `fuzz/`.
+#[cfg(fuzzing)]
+pub use proto::fuzz::decode_any as fuzz_proto_decode;
+
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;

@@ -34,6 +34,7 @@ from agui_codec import (
     _state_commands,
     to_json,
 )
+from agui_codec._convert import convert
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
 from agui_codec._reading import decode, inspect
 
@@ -46,6 +47,7 @@ def cli() -> None:
     """The AG-UI event wire in Rust: what ag_ui.encoder writes, sooner."""
 
 
+cli.add_command(convert)
 cli.add_command(decode)
 cli.add_command(inspect)
 

@@ -7,6 +7,8 @@ mod decode;
 mod encode;
 mod flat;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod gather;
 mod keys;
 mod layout;

@@ -1,0 +1,79 @@
+"""The command ``agui-codec convert``: a stream of events from one encoding to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+from ag_ui.encoder import AGUI_MEDIA_TYPE
+
+from agui_codec import AGUIError, EventEncoder, iter_events, to_json
+from agui_codec._reading import SOURCES, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What the names of files end in.
+SUFFIXES = {
+    ".sse": "sse",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".pb": "protobuf",
+    ".proto": "protobuf",
+}
+# Short forms are accepted, too.
+ENCODINGS = {**{name: name for name in SOURCES}, "proto": "protobuf"}
+
+
+def _writer(target: str) -> Callable[[dict[str, Any]], bytes]:
+    """What makes the bytes of one event."""
+    if target == "protobuf":
+        return EventEncoder(AGUI_MEDIA_TYPE).encode_binary
+    if target == "sse":
+        return EventEncoder().encode_binary
+    return lambda event: to_json(event) + b"\n"
+
+
+def _named(path: str) -> str | None:
+    """What a file is by its name; a compressed one by the name before `.gz`."""
+    suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), metavar="IN")
+@click.argument("out", type=click.File("wb", lazy=True), metavar="OUT", default="-")
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(list(ENCODINGS)),
+    help="What IN is. By default its first bytes tell.",
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(list(ENCODINGS)),
+    help="What to write. By default the name of OUT tells: .sse, .jsonl or .pb.",
+)
+def convert(file: IO[bytes], out: IO[bytes], source: str | None, target: str | None) -> None:
+    """Convert the events of IN to another encoding in OUT (- for stdin and stdout).
+
+    Server-Sent Events, JSON Lines and protobuf frames are converted into each other, an event at
+    a time, so that a stream of any length takes no more memory than its longest event, and a live
+    one can be followed. What the binary encoding has no place for (properties and parts that the
+    protocol does not know) is left out and named in a warning. The first event that is none ends
+    the work with status 1; what came before it has been written.
+    """
+    if target is None and (target := _named(out.name)) is None:
+        raise click.UsageError("--to is needed where the name of OUT does not tell")
+    pieces, content_type = opened(file, ENCODINGS[source] if source else None)
+    write = _writer(ENCODINGS[target])
+    number = 0
+    try:
+        for event in iter_events(pieces, content_type, as_dict=True):
+            number += 1
+            out.write(write(event))
+            out.flush()
+    except AGUIError as error:
+        raise click.ClickException(f"event {number}: {error}") from None
