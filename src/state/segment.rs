@@ -156,21 +156,33 @@ impl Segment {
         if dict.len() != 3 {
             return None;
         }
-        let id_key = match self.family {
-            Family::Text | Family::Reasoning => b"messageId".as_slice(),
-            Family::Call => b"toolCallId",
-        };
+        match self.family {
+            Family::Text => self.delta_of(dict, b"messageId", b"TEXT_MESSAGE_CONTENT"),
+            Family::Reasoning => self.delta_of(dict, b"messageId", b"REASONING_MESSAGE_CONTENT"),
+            Family::Call => self.delta_of(dict, b"toolCallId", b"TOOL_CALL_ARGS"),
+        }
+    }
+
+    /// With lengths that the compiler knows a comparison is a few instructions, where a call of
+    /// `memcmp` for each took a seventh of the time of compaction.
+    #[inline]
+    fn delta_of<const I: usize, const T: usize>(
+        &self,
+        dict: &Bound<'_, PyDict>,
+        id_key: &[u8; I],
+        type_name: &[u8; T],
+    ) -> Option<Py<PyString>> {
         with_critical_section(dict, || {
             let mut delta = None;
             let mut agreeing = 0;
-            for (key, value) in DictIter::new(dict) {
+            for (key, value) in DictIter::new(dict).take(3) {
                 let key = ascii(&key)?;
                 if key == b"delta" {
                     delta = Some(value.cast_exact::<PyString>().ok()?.to_owned().unbind());
                 } else if key == id_key {
                     agreeing += u32::from(self.has_id(&value));
                 } else if key == b"type" {
-                    agreeing += u32::from(ascii(&value)? == self.family.delta().name().as_bytes());
+                    agreeing += u32::from(ascii(&value)? == type_name);
                 }
             }
             delta.filter(|_| agreeing == 2)
@@ -196,7 +208,7 @@ impl Segment {
         with_critical_section(&fields, || {
             let mut delta = None;
             let mut is_same = false;
-            for (name, value) in DictIter::new(&fields) {
+            for (name, value) in DictIter::new(&fields).take(fields.len()) {
                 if value.is_none() {
                     continue;
                 }
@@ -232,11 +244,10 @@ impl Segment {
         if let Some(opener) = self.opener {
             out.push(opener.into_bound(py));
         }
-        if let Some(first) = self.deltas.first.as_ref() {
-            out.push(match self.deltas.parts.len() {
-                1 => first.bind(py).clone(),
-                _ => self.deltas.collapse(self.family, self.id.bind(py))?,
-            });
+        match (&self.deltas.first, self.deltas.parts.len()) {
+            (None, _) => {}
+            (Some(only), 1) => out.push(only.bind(py).clone()),
+            (Some(_), _) => out.push(self.deltas.collapse(self.family, self.id.bind(py))?),
         }
         if let Some(end) = self.end {
             out.push(end.into_bound(py));
@@ -271,14 +282,14 @@ impl Deltas {
     }
 
     fn collapse<'py>(
-        &self,
+        self,
         family: Family,
         id: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = id.py();
         let keys = keys(py);
         let delta =
-            intern!(py, "").call_method1(intern!(py, "join"), (PyList::new(py, &self.parts)?,))?;
+            intern!(py, "").call_method1(intern!(py, "join"), (PyList::new(py, self.parts)?,))?;
         let event = PyDict::new(py);
         event.set_item(keys.r#type.alias(py), PyString::intern(py, family.delta().name()))?;
         event.set_item(family.key(py).alias(py), id)?;
