@@ -43,7 +43,7 @@ def encode(stdin: bytes, *options: str) -> Result:
 def test_help_names_the_commands():
     result = invoke("--help")
     assert result.exit_code == 0
-    assert {"demo", "encode", "bench"} <= set(result.output.split())
+    assert {"demo", "encode", "decode", "inspect", "bench"} <= set(result.output.split())
 
 
 def test_version():
