@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 #   documents() -> list[Document | Absent]
 #   FLOOR: str | None                      the contender that is as fast as can be, for a ratio
 #   BUDGETS: dict[tuple[str, str], Budget] by the names of document and contender
-GROUPS = ["encode", "decode", "state"]
+GROUPS = ["encode", "decode", "stages", "state"]
 
 
 @dataclass(frozen=True)

@@ -319,7 +319,7 @@ impl EventDecoder {
     ///     FrameTooLargeError: For an event longer than ``max_event_bytes``; likewise.
     ///     UnknownEventError: For an event of an unknown type, with ``on_unknown="raise"``; likewise.
     #[pyo3(signature = (chunk, /))]
-    fn feed<'py>(
+    pub fn feed<'py>(
         &mut self,
         py: Python<'py>,
         chunk: &Bound<'py, PyAny>,
@@ -399,7 +399,7 @@ impl EventDecoder {
 
     /// The error that the next call will raise, if reading has failed; else None.
     #[getter]
-    fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+    pub fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.failed.as_ref().map(|failed| failed.clone_ref(py))
     }
 

@@ -16,15 +16,11 @@ from typing import Any
 import pytest
 
 from agui_codec import (
+    AGUI_MEDIA_TYPE,
     SSE_MEDIA_TYPE,
     AGUIError,
-    ChunkExpander,
     Deviation,
     EncodeError,
-    EventEnforcer,
-    EventVerifier,
-    LegacyUpgrader,
-    Pipeline,
     athrough,
     client_pipeline,
     downgrade_input,
@@ -239,29 +235,6 @@ def test_over_sse_asynchronously(path: Path) -> None:
     check(case, events, errors[0] if errors else None, seen)
 
 
-class Frames:
-    """A decoder of the binary transport made of its parts."""
-
-    def __init__(self) -> None:
-        self.frames = proto.FrameReader()
-
-    def feed(self, chunk: bytes) -> list[Event]:
-        return [proto.decode(message, as_dict=True) for message in self.frames.feed(chunk)]
-
-    def close(self) -> list[Event]:
-        return [proto.decode(message, as_dict=True) for message in self.frames.close()]
-
-
-def binary_pipeline(seen: list[Deviation]) -> Pipeline:
-    return Pipeline(
-        Frames(),
-        LegacyUpgrader(on_deviation=seen.append),
-        EventEnforcer(on_deviation=seen.append),
-        ChunkExpander(on_deviation=seen.append),
-        EventVerifier(),
-    )
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("path", STREAMS)
 def test_over_protobuf(path: Path, size: int) -> None:
@@ -274,7 +247,7 @@ def test_over_protobuf(path: Path, size: int) -> None:
     if path.stem in NOT_BINARY:
         return
     seen: list[Deviation] = []
-    pipeline = binary_pipeline(seen)
+    pipeline = client_pipeline(AGUI_MEDIA_TYPE, as_dict=True, on_deviation=seen.append)
     events, error = [], None
     try:
         events += through(pieces(data, size), pipeline)

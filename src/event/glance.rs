@@ -27,6 +27,12 @@ impl Glance {
         self.present == self.sound && plan.required & !self.present == 0
     }
 
+    /// Whether the event has none but these fields, one bit each, and all of them are sound.
+    #[inline]
+    pub fn has_only(self, fields: u64) -> bool {
+        self.present & !fields == 0 && self.present == self.sound
+    }
+
     /// Whether the field at this place of the plan is there.
     #[inline]
     pub fn has(self, at: Option<usize>) -> bool {

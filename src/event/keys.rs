@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
+use super::glance::Glance;
 use super::plan::Spelling;
 use super::view::View;
 use crate::capi;
@@ -106,6 +107,16 @@ impl Key {
 }
 
 impl<'py> View<'py> {
+    /// [`View::read`] of a dict of which a glance has told what it has: most of what is asked for
+    /// is not there.
+    #[inline]
+    pub fn read_seen(&self, key: &Key, glance: Option<Glance>) -> Option<Bound<'py, PyAny>> {
+        let Some(glance) = glance else { return self.read(key) };
+        let py = self.fields.py();
+        let at = self.plan.find_interned(key.alias.bind(py), 0);
+        if glance.has(at) { capi::dict_get(&self.fields, key.alias.bind(py)) } else { None }
+    }
+
     /// What the object has under the key. Unlike [`View::get`] it tells a null in a wire dict,
     /// which the protocol forbids in many places, from absence.
     #[inline]

@@ -1,81 +1,20 @@
 //! Chunk expansion: the shorthand of the `*_CHUNK` events written out as START, CONTENT and END.
 
+mod assembly;
+mod chunk;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use std::sync::OnceLock;
+
+use self::assembly::Assembly;
+use self::chunk::Chunk;
 use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::Violation;
-use crate::event::{Entry, EventKind, Key, Spelling, Surprise, build, keys, registry};
-
-/// What chunks of one type assemble.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Assembly {
-    Text,
-    Tool,
-    Reasoning,
-}
-
-impl Assembly {
-    fn of(kind: EventKind) -> Option<Self> {
-        match kind {
-            EventKind::TextMessageChunk => Some(Self::Text),
-            EventKind::ToolCallChunk => Some(Self::Tool),
-            EventKind::ReasoningMessageChunk => Some(Self::Reasoning),
-            _ => None,
-        }
-    }
-
-    fn start(self) -> EventKind {
-        match self {
-            Self::Text => EventKind::TextMessageStart,
-            Self::Tool => EventKind::ToolCallStart,
-            Self::Reasoning => EventKind::ReasoningMessageStart,
-        }
-    }
-
-    fn content(self) -> EventKind {
-        match self {
-            Self::Text => EventKind::TextMessageContent,
-            Self::Tool => EventKind::ToolCallArgs,
-            Self::Reasoning => EventKind::ReasoningMessageContent,
-        }
-    }
-
-    fn end(self) -> EventKind {
-        match self {
-            Self::Text => EventKind::TextMessageEnd,
-            Self::Tool => EventKind::ToolCallEnd,
-            Self::Reasoning => EventKind::ReasoningMessageEnd,
-        }
-    }
-
-    fn noun(self) -> &'static str {
-        match self {
-            Self::Text => "text message",
-            Self::Tool => "tool call",
-            Self::Reasoning => "reasoning message",
-        }
-    }
-
-    fn id(self, py: Python<'_>) -> &'static Key {
-        match self {
-            Self::Tool => &keys(py).tool_call_id,
-            Self::Text | Self::Reasoning => &keys(py).message_id,
-        }
-    }
-
-    /// The two fields that an opener establishes and a continuation may only repeat.
-    fn established(self, py: Python<'_>) -> [Option<&'static Key>; 2] {
-        let keys = keys(py);
-        match self {
-            Self::Text => [Some(&keys.role), Some(&keys.name)],
-            Self::Tool => [Some(&keys.tool_call_name), Some(&keys.parent_message_id)],
-            Self::Reasoning => [None, None],
-        }
-    }
-}
+use crate::event::{EventKind, Key, Spelling, build, keys, registry};
 
 /// What one lane assembles at the moment. A lane has at most one, since a continuation says no
 /// more than "the same as before".
@@ -88,53 +27,26 @@ struct Lane {
     tag: Option<Py<PyAny>>,
     /// How the opener was spelled, and so how its END is.
     spelling: Spelling,
+    /// A content event without its text, to be copied: made when the first is asked for.
+    template: OnceLock<Py<PyDict>>,
 }
 
-/// What a chunk says.
-#[derive(Default)]
-struct Chunk<'py> {
-    id: Option<Bound<'py, PyAny>>,
-    established: [Option<Bound<'py, PyAny>>; 2],
-    delta: Option<Bound<'py, PyAny>>,
-    metadata: Option<Bound<'py, PyAny>>,
-    raw_event: Option<Bound<'py, PyAny>>,
-    tag: Option<Bound<'py, PyAny>>,
-    /// What the protocol does not describe. Enforcement has had its say already where it runs;
-    /// where it comes later it must find it.
-    rest: Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>,
-}
-
-impl<'py> Chunk<'py> {
-    fn read(item: &Item<'py>, assembly: Assembly) -> PyResult<Self> {
-        let py = item.event.py();
+impl Lane {
+    /// A new content event without its text, with the opener's tag.
+    fn content<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if let Some(template) = self.template.get() {
+            return template.bind(py).copy();
+        }
         let keys = keys(py);
-        // A null in a wire dict is absence here, but for the tag: enforcement has judged the
-        // others, and this one verification has to see.
-        let get = |key: &Key| item.view.read(key).filter(|value| !value.is_none());
-        let mut chunk = Self {
-            id: get(assembly.id(py)),
-            established: assembly.established(py).map(|key| key.and_then(get)),
-            delta: get(&keys.delta),
-            metadata: get(&keys.metadata),
-            raw_event: get(&keys.raw_event),
-            tag: item.view.read(&keys.subagent_run_id),
-            rest: Vec::new(),
-        };
-        item.view
-            .entries(|entry| {
-                if let Entry::Extra(key, value) = entry {
-                    chunk.rest.push((key.clone(), value.clone()));
-                }
-                Ok(())
-            })
-            .map_err(|Surprise| {
-                pyo3::exceptions::PyTypeError::new_err("a chunk that cannot be read as an event")
-            })?;
-        Ok(chunk)
-    }
-
-    fn tag_str(&self) -> Option<&Bound<'py, PyString>> {
-        self.tag.as_ref().and_then(|tag| tag.cast::<PyString>().ok())
+        let event = PyDict::new(py);
+        set_type(&event, self.assembly.content())?;
+        event.set_item(self.assembly.id(py).alias(py), &self.id)?;
+        event.set_item(keys.delta.alias(py), "")?;
+        if let Some(tag) = &self.tag {
+            event.set_item(keys.subagent_run_id.alias(py), tag)?;
+        }
+        let _ = self.template.set(event.copy()?.unbind());
+        Ok(event)
     }
 }
 
@@ -177,6 +89,8 @@ pub struct ChunkExpander {
     /// In the order in which they opened.
     lanes: Vec<Lane>,
     index: usize,
+    /// Of each assembly, one bit for each field that a plain chunk may have.
+    plain: [u64; 3],
     reporter: Reporter,
 }
 
@@ -184,8 +98,15 @@ pub struct ChunkExpander {
 impl ChunkExpander {
     #[new]
     #[pyo3(signature = (*, on_deviation=None))]
-    fn new(on_deviation: Option<Py<PyAny>>) -> Self {
-        Self { lanes: Vec::new(), index: 0, reporter: Reporter::new(on_deviation) }
+    fn new(py: Python<'_>, on_deviation: Option<Py<PyAny>>) -> Self {
+        let plain = [Assembly::Text, Assembly::Tool, Assembly::Reasoning].map(|assembly| {
+            let Some(plan) = registry().event(Some(assembly.chunk())) else { return 0 };
+            let keys = keys(py);
+            let fields = [&keys.r#type, assembly.id(py), &keys.delta];
+            let places = fields.map(|key| plan.find_interned(key.alias(py), 0));
+            places.into_iter().flatten().fold(0, |fields, at| fields | 1 << at)
+        });
+        Self { lanes: Vec::new(), index: 0, plain, reporter: Reporter::new(on_deviation) }
     }
 
     /// Takes the next event.
@@ -225,6 +146,9 @@ impl Stage for ChunkExpander {
         self.index += 1;
         let Some(kind) = item.kind else { return Ok(Output::Pass) };
         if let Some(assembly) = Assembly::of(kind) {
+            if let Some(event) = self.plain(item, assembly)? {
+                return Ok(Output::One(event));
+            }
             let chunk = Chunk::read(item, assembly)?;
             return self.expand(item, assembly, &chunk)?.map_err(|violation| {
                 violation.into_error(item.event.py(), index, Some(kind.name()))
@@ -243,6 +167,40 @@ impl Stage for ChunkExpander {
 }
 
 impl ChunkExpander {
+    /// What nearly all chunks are: some more text for an item that is open, and nothing else. None
+    /// for any other.
+    #[inline]
+    fn plain<'py>(
+        &self,
+        item: &Item<'py>,
+        assembly: Assembly,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = item.event.py();
+        let keys = keys(py);
+        let Some(glance) = item.glance else { return Ok(None) };
+        let id_key = assembly.id(py);
+        if !glance.has_only(self.plain[assembly as usize]) {
+            return Ok(None);
+        }
+        let delta = keys.delta.alias(py);
+        let Some(text) = capi::dict_get(item.view.dict(), delta) else { return Ok(None) };
+        let lane = match capi::dict_get(item.view.dict(), id_key.alias(py)) {
+            Some(id) => self
+                .lanes
+                .iter()
+                .find(|lane| lane.assembly == assembly && same(lane.id.bind(py), &id)),
+            // Without an id it is the parent's, which need not be asked for if it is alone.
+            None => match self.lanes.as_slice() {
+                [lane] if lane.owner.is_none() && lane.assembly == assembly => Some(lane),
+                _ => None,
+            },
+        };
+        let (Some(lane), Spelling::Wire) = (lane, item.spelling) else { return Ok(None) };
+        let event = lane.content(py)?;
+        event.set_item(delta, text)?;
+        Ok(Some(event.into_any()))
+    }
+
     /// An event that is no chunk, while chunks are being assembled.
     fn close_for<'py>(&mut self, item: &Item<'py>, kind: EventKind) -> PyResult<Output<'py>> {
         use EventKind as K;
@@ -517,6 +475,7 @@ fn opened<'py>(
         established: established.map(|value| value.map(Bound::unbind)),
         tag: chunk.tag.clone().map(Bound::unbind),
         spelling: item.spelling,
+        template: OnceLock::new(),
     }))
 }
 
@@ -528,18 +487,20 @@ fn content_of<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = item.event.py();
     let keys = keys(py);
-    let event = PyDict::new(py);
-    for (key, value) in &chunk.rest {
-        event.set_item(key, value)?;
+    let mut event = lane.content(py)?;
+    if !chunk.rest.is_empty() {
+        // What is described wins over what is not.
+        let described = event;
+        event = PyDict::new(py);
+        for (key, value) in &chunk.rest {
+            event.set_item(key, value)?;
+        }
+        event.update(described.as_mapping())?;
     }
-    set_type(&event, lane.assembly.content())?;
-    event.set_item(lane.assembly.id(py).alias(py), &lane.id)?;
-    match &chunk.delta {
-        Some(delta) => event.set_item(keys.delta.alias(py), delta)?,
-        None => event.set_item(keys.delta.alias(py), "")?,
+    if let Some(delta) = &chunk.delta {
+        event.set_item(keys.delta.alias(py), delta)?;
     }
-    let tag = chunk.tag.clone().or_else(|| lane.tag.as_ref().map(|tag| tag.bind(py).clone()));
-    if let Some(tag) = tag {
+    if let Some(tag) = &chunk.tag {
         event.set_item(keys.subagent_run_id.alias(py), tag)?;
     }
     if let Some(metadata) = &chunk.metadata {

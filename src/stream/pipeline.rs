@@ -12,11 +12,13 @@ use super::{
     ChunkExpander, EventEnforcer, EventVerifier, Item, LegacyDowngrader, LegacyUpgrader, Output,
     Stage,
 };
+use crate::decoder::EventDecoder;
 use crate::errors::AGUIError;
 use crate::event::{Spelling, base_model, build};
 
 /// One stage of a pipeline.
 enum Link {
+    Decode(Py<EventDecoder>),
     Upgrade(Py<LegacyUpgrader>),
     Downgrade(Py<LegacyDowngrader>),
     Enforce(Py<EventEnforcer>),
@@ -33,6 +35,9 @@ impl Link {
         let py = stage.py();
         // Exactly ours: a subclass may well have a `feed` of its own. (There are none: the
         // classes are final.)
+        if let Ok(stage) = stage.cast_exact::<EventDecoder>() {
+            return Ok(Self::Decode(stage.clone().unbind()));
+        }
         if let Ok(stage) = stage.cast_exact::<LegacyUpgrader>() {
             return Ok(Self::Upgrade(stage.clone().unbind()));
         }
@@ -62,6 +67,7 @@ impl Link {
 
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
+            Self::Decode(stage) => visit.call(stage),
             Self::Upgrade(stage) => visit.call(stage),
             Self::Downgrade(stage) => visit.call(stage),
             Self::Enforce(stage) => visit.call(stage),
@@ -82,7 +88,7 @@ impl Link {
             Self::Enforce(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
             Self::Expand(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
             Self::Verify(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
-            Self::Stage(_) | Self::Call(_) => Ok(Output::Pass),
+            Self::Decode(_) | Self::Stage(_) | Self::Call(_) => Ok(Output::Pass),
         }
     }
 
@@ -93,9 +99,11 @@ impl Link {
             Self::Enforce(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
             Self::Expand(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
             Self::Verify(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Decode(stage) => {
+                stage.bind(py).call_method0(intern!(py, "close"))?.try_iter()?.collect()
+            }
             Self::Stage(stage) => {
-                let events = stage.bind(py).call_method0(intern!(py, "close"))?;
-                events.try_iter()?.collect()
+                stage.bind(py).call_method0(intern!(py, "close"))?.try_iter()?.collect()
             }
             Self::Call(_) => Ok(Vec::new()),
         }
@@ -169,8 +177,10 @@ impl Pipeline {
                 for event in link.close(py)? {
                     self.push(&self.links[at + 1..], event, out)?;
                 }
-                if let Link::Stage(stage) = link {
-                    raise_pending(stage.bind(py))?;
+                match link {
+                    Link::Decode(stage) => raise_pending(stage.bind(py))?,
+                    Link::Stage(stage) => raise_pending(stage.bind(py))?,
+                    _ => {}
                 }
             }
             Ok(())
@@ -228,6 +238,16 @@ impl Pipeline {
         for (at, link) in links.iter().enumerate() {
             let rest = &links[at + 1..];
             let output = match link {
+                Link::Decode(stage) => {
+                    let stage = stage.bind(py);
+                    let events = stage.try_borrow_mut()?.feed(py, &event)?;
+                    for event in &events {
+                        self.push(rest, event, out)?;
+                    }
+                    let pending = stage.try_borrow()?.error(py);
+                    return pending
+                        .map_or(Ok(()), |error| Err(PyErr::from_value(error.into_bound(py))));
+                }
                 Link::Stage(stage) => {
                     let stage = stage.bind(py);
                     let events = stage.call_method1(intern!(py, "feed"), (&event,))?;
@@ -297,7 +317,8 @@ fn called<'py>(middleware: &Bound<'py, PyAny>, event: &Bound<'py, PyAny>) -> PyR
 }
 
 /// Raises what a stage has put off in order to give what came before.
-fn raise_pending(stage: &Bound<'_, PyAny>) -> PyResult<()> {
+fn raise_pending<T>(stage: &Bound<'_, T>) -> PyResult<()> {
+    let stage = stage.as_any();
     match stage.getattr_opt(intern!(stage.py(), "error"))? {
         Some(error) if error.is_instance_of::<PyBaseException>() => Err(PyErr::from_value(error)),
         _ => Ok(()),

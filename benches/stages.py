@@ -1,0 +1,141 @@
+"""The stages: expansion and verification against TypeScript's, and a pipeline against decoding."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from agui_codec import (
+    ChunkExpander,
+    EventDecoder,
+    EventEnforcer,
+    EventVerifier,
+    Pipeline,
+    client_pipeline,
+)
+from agui_codec._demo import Contender, Document
+from benches.suite import ROOT, Absent, Budget
+
+INTEROP = ROOT / "tests" / "interop"
+TYPESCRIPT = "@ag-ui/client (Node)"
+OURS = "agui-codec"
+DECODER = "EventDecoder alone"
+PIPELINE = "client_pipeline"
+
+FLOOR = DECODER
+
+DELTAS = "expand and verify, text deltas"
+CHUNKS = "expand and verify, chunks"
+PIECES = "SSE to verified dicts, an event at a time"
+ENFORCE = "enforce a clean text delta"
+
+BUDGETS = {
+    (DELTAS, OURS): Budget(faster=3),
+    (CHUNKS, OURS): Budget(faster=3),
+    (PIECES, PIPELINE): Budget(floor=2),
+    ("SSE to verified dicts, LangGraph recording", PIPELINE): Budget(floor=2),
+    ("SSE to verified dicts, Pydantic AI recording", PIPELINE): Budget(floor=2),
+}
+
+Event = dict[str, Any]
+START = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+FINISH = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+
+
+def documents() -> list[Document | Absent]:
+    """Streams of deltas and of chunks, and recorded ones."""
+    delta = {"messageId": "msg_0123456789", "delta": "Hello, wor"}
+    opened = [START, {"type": "TEXT_MESSAGE_START", "messageId": delta["messageId"]}]
+    closed = [{"type": "TEXT_MESSAGE_END", "messageId": delta["messageId"]}, FINISH]
+    deltas = [*opened, *({"type": "TEXT_MESSAGE_CONTENT", **delta} for _ in range(2000)), *closed]
+    chunks = [START, *({"type": "TEXT_MESSAGE_CHUNK", **delta} for _ in range(2000)), FINISH]
+    frames = [
+        b"data: %s\n\n" % json.dumps(event, separators=(",", ":")).encode() for event in deltas
+    ]
+    return [
+        expand_and_verify(DELTAS, deltas),
+        expand_and_verify(CHUNKS, chunks),
+        decode_and_verify(PIECES, frames),
+        recording("LangGraph recording", "langgraph.sse"),
+        recording("Pydantic AI recording", "pydantic_ai.sse"),
+        enforce(deltas[2:-2]),
+    ]
+
+
+def expand_and_verify(name: str, events: list[Event]) -> Document | Absent:
+    """What comes out is compared by the tests; here an item is what one event gives."""
+    node = shutil.which("node")
+    if node is None or not (INTEROP / "node_modules").is_dir():
+        return Absent(name, "Node, or the packages of tests/interop, are missing")
+
+    def seconds() -> float:
+        result = subprocess.run(
+            [node, str(INTEROP / "stream_bench.mjs")],
+            input=json.dumps(events).encode(),
+            capture_output=True,
+            check=True,
+        )
+        return float(result.stdout)
+
+    def ours() -> Iterator[Any]:
+        feed = Pipeline(ChunkExpander(), EventVerifier()).feed
+        for event in events:
+            yield feed(event)
+
+    contenders = [
+        Contender(TYPESCRIPT, ours, seconds=seconds),
+        Contender(OURS, ours, agrees=_equal),
+    ]
+    return Document(name, len(events), contenders)
+
+
+def decode_and_verify(name: str, chunks: list[bytes]) -> Document:
+    """Bytes to dicts, with and without all that a client makes them go through."""
+
+    def through(stage: Callable[[], Any]) -> Callable[[], Iterator[Any]]:
+        def results() -> Iterator[Any]:
+            made = stage()
+            for chunk in chunks:
+                yield from made.feed(chunk)
+            yield from made.close()
+
+        return results
+
+    contenders = [
+        Contender(DECODER, through(lambda: EventDecoder(as_dict=True)), agrees=_equal),
+        Contender(PIPELINE, through(lambda: client_pipeline(as_dict=True)), agrees=_equal),
+    ]
+    count = sum(chunk.count(b"data: ") for chunk in chunks)
+    return Document(name, count, contenders)
+
+
+def recording(name: str, file: str) -> Document | Absent:
+    """A recorded stream, in one piece."""
+    name = f"SSE to verified dicts, {name}"
+    path = Path(ROOT).parent / "shared" / "recordings" / file
+    if not path.is_file():
+        return Absent(name, f"there is no {path}")
+    return decode_and_verify(name, [path.read_bytes()])
+
+
+def enforce(events: list[Event]) -> Document:
+    """Enforcement of what is clean, beside a Python function that looks at nothing."""
+
+    def python(event: Event) -> list[Event]:
+        return [event]
+
+    def through(feed: Callable[[Event], list[Event]]) -> Iterator[Any]:
+        for event in events:
+            yield feed(event)
+
+    contenders = [
+        Contender("a Python function", lambda: through(python), agrees=_equal),
+        Contender(OURS, lambda: through(EventEnforcer().feed), agrees=_equal),
+    ]
+    return Document(ENFORCE, len(events), contenders)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other)
