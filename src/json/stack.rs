@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 
 use crate::capi;
-use crate::event::registry;
+use crate::event::{base_model, registry};
 
 /// So many levels fit on any stack.
 const SHALLOW: u32 = 16;
@@ -40,7 +40,7 @@ pub fn model_dump_json<'py>(
 }
 
 /// Whether containers nest more than `levels` deep in a value, or a cycle goes on for ever: lists,
-/// tuples, dicts, sets, and the fields of models and of other objects.
+/// tuples, dicts, sets, and the fields of models and of dataclasses.
 pub fn nests_deeper(value: &Bound<'_, PyAny>, levels: u32) -> bool {
     let deeper = |inner: &Bound<'_, PyAny>| match levels.checked_sub(1) {
         Some(levels) => nests_deeper(inner, levels),
@@ -66,9 +66,17 @@ pub fn nests_deeper(value: &Bound<'_, PyAny>, levels: u32) -> bool {
                 .try_iter()
                 .is_ok_and(|items| items.flatten().any(|inner| deeper(&inner)));
     }
-    // The fields of an object are a level; that they are in a dict makes it no other.
+    // Of other objects, pydantic looks into models and dataclasses only. Their fields are a level;
+    // that they are in a dict makes it no other.
+    let class = value.get_type();
+    let is_model =
+        base_model(value.py()).is_ok_and(|base| class.is_subclass(base).unwrap_or(false));
+    if !is_model && !class.hasattr(intern!(value.py(), "__dataclass_fields__")).unwrap_or(false) {
+        return false;
+    }
     let extra = registry().extra.bind(value.py());
-    let extra = capi::slot(extra, value).filter(|extra| !extra.is_none());
+    let extra = if is_model { capi::slot(extra, value) } else { None };
+    let extra = extra.filter(|extra| !extra.is_none());
     let fields = capi::instance_dict(value);
     fields.is_some_and(|fields| nests_deeper(&fields, levels))
         || extra.is_some_and(|extra| nests_deeper(&extra, levels))
