@@ -143,12 +143,16 @@ impl Compactor {
 
     #[inline]
     fn take<'py>(&mut self, event: &Bound<'py, PyAny>, out: &mut Events<'py>) -> PyResult<()> {
-        if let Some(segment) = self.segment(self.recent)
-            && segment.push_bare(event)
-        {
+        if self.take_bare(event) {
             return Ok(());
         }
         self.push(&Incoming::read(event)?, out)
+    }
+
+    /// Takes one more delta of the segment that was written to last.
+    #[inline]
+    fn take_bare(&mut self, event: &Bound<'_, PyAny>) -> bool {
+        self.segment(self.recent).is_some_and(|segment| segment.push_bare(event))
     }
 
     fn push<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
@@ -361,6 +365,18 @@ impl Compactor {
         Ok(())
     }
 
+    fn take_and_report<'py>(
+        &mut self,
+        event: &Bound<'py, PyAny>,
+        out: &mut Events<'py>,
+    ) -> PyResult<()> {
+        self.take(event, out)?;
+        for deviation in self.deviations.drain(..) {
+            self.reporter.report(event.py(), deviation)?;
+        }
+        Ok(())
+    }
+
     fn end_of_stream<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
         self.fence(py, out)?;
         self.window.flush(py, out)
@@ -448,22 +464,18 @@ pub fn compact_events<'py>(
     let py = events.py();
     let mut compactor = Compactor::make(py, reasoning, on_deviation);
     let mut out = Vec::new();
-    let mut take = |event: &Bound<'py, PyAny>| {
-        compactor.take(event, &mut out)?;
-        for deviation in compactor.deviations.drain(..) {
-            compactor.reporter.report(py, deviation)?;
-        }
-        PyResult::Ok(())
-    };
     if let Ok(events) = events.cast_exact::<PyList>() {
         let mut index = 0;
         while let Some(event) = capi::list_item(events, index) {
-            take(&event.to_owned())?;
             index += 1;
+            // A borrowed reference will do while no Python runs, and for a bare dict none does.
+            if !(capi::is_exact_dict(&event) && compactor.take_bare(&event)) {
+                compactor.take_and_report(&event.to_owned(), &mut out)?;
+            }
         }
     } else {
         for event in events.try_iter()? {
-            take(&event?)?;
+            compactor.take_and_report(&event?, &mut out)?;
         }
     }
     compactor.end_of_stream(py, &mut out)?;
