@@ -119,15 +119,26 @@ pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
     let ptr = string.as_ptr();
     // SAFETY: `ptr` is a str. Since Python 3.12 every str is "ready"; before, `PyUnicode_READY`
     // is what makes a legacy one so. The data live as long as the str does, which is immutable.
+    // Of the two structs only the sizes are used: the bits of their `state` differ by version.
     unsafe {
         ffi::PyUnicode_READY(ptr);
         let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
         let data = ffi::PyUnicode_DATA(ptr);
         match ffi::PyUnicode_KIND(ptr) {
-            ffi::PyUnicode_1BYTE_KIND if ffi::PyUnicode_IS_ASCII(ptr) != 0 => {
-                Text::Ascii(std::slice::from_raw_parts(data.cast(), len))
+            ffi::PyUnicode_1BYTE_KIND => {
+                let text = std::slice::from_raw_parts(data.cast(), len);
+                // Right behind the smaller struct are the data of a str that has only ASCII, right
+                // behind the larger one those of any other; an instance of a subclass has them
+                // elsewhere.
+                if data == ptr.cast::<ffi::PyASCIIObject>().add(1).cast()
+                    || data != ptr.cast::<ffi::PyCompactUnicodeObject>().add(1).cast()
+                        && text.is_ascii()
+                {
+                    Text::Ascii(text)
+                } else {
+                    Text::Latin1(text)
+                }
             }
-            ffi::PyUnicode_1BYTE_KIND => Text::Latin1(std::slice::from_raw_parts(data.cast(), len)),
             ffi::PyUnicode_2BYTE_KIND => Text::Ucs2(std::slice::from_raw_parts(data.cast(), len)),
             _ => Text::Ucs4(std::slice::from_raw_parts(data.cast(), len)),
         }
@@ -196,13 +207,19 @@ pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAn
 pub fn utf8_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     debug_assert!(std::str::from_utf8(bytes).is_ok());
     // The highest lead byte tells the highest range: a str must have the narrowest form it can.
-    // (Both loops are written so that they compile to vector instructions.)
-    let highest = bytes.iter().fold(0, |highest: u8, &byte| highest.max(byte));
+    // (The loop over a block compiles to a few vector instructions.)
+    let (mut highest, mut len) = (0, 0);
+    for block in bytes.chunks(128) {
+        let mut starts = 0;
+        for &byte in block {
+            highest = highest.max(byte);
+            starts += u8::from(byte & 0xc0 != 0x80);
+        }
+        len += usize::from(starts);
+    }
     if highest < 0x80 {
         return ascii_str(py, bytes);
     }
-    let starts = |block: &[u8]| block.iter().map(|&byte| u8::from(byte & 0xc0 != 0x80)).sum::<u8>();
-    let len: usize = bytes.chunks(255).map(|block| usize::from(starts(block))).sum();
     if len < 2 {
         return Ok(PyString::from_bytes(py, bytes)?.into_any());
     }
@@ -235,24 +252,27 @@ unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut targe
     // SAFETY: one unit is written for each code point; UTF-8 does not end within a sequence.
     unsafe {
         loop {
-            // ASCII goes over in blocks, then word by word up to the next sequence.
-            let ascii = match (rest.first_chunk::<32>(), rest.first_chunk::<8>()) {
-                (Some(block), _) if block.iter().fold(0, |all, byte| all | byte) < 0x80 => 32,
-                (_, Some(word)) => {
-                    let high = u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
-                    high.trailing_zeros() as usize / 8
-                }
-                _ => rest.iter().take_while(|&&byte| byte < 0x80).count(),
-            };
-            for (at, &byte) in rest.get_unchecked(..ascii).iter().enumerate() {
-                target.add(at).write(T::from(byte));
+            // ASCII goes over in blocks, then word by word, then up to the next sequence.
+            while let Some((block, after)) = rest.split_first_chunk::<32>()
+                && block.iter().fold(0, |all, byte| all | byte) < 0x80
+            {
+                target.cast::<[T; 32]>().write_unaligned(block.map(T::from));
+                target = target.add(32);
+                rest = after;
             }
-            target = target.add(ascii);
-            rest = rest.get_unchecked(ascii..);
+            while let Some((word, after)) = rest.split_first_chunk::<8>()
+                && u64::from_ne_bytes(*word) & 0x8080_8080_8080_8080 == 0
+            {
+                target.cast::<[T; 8]>().write_unaligned(word.map(T::from));
+                target = target.add(8);
+                rest = after;
+            }
+            while let Some((&byte @ 0..0x80, after)) = rest.split_first() {
+                target.write(T::from(byte));
+                target = target.add(1);
+                rest = after;
+            }
             let Some((&lead, after)) = rest.split_first() else { return };
-            if lead < 0x80 {
-                continue;
-            }
             let (mut code, more) = match lead {
                 0..=0xdf => (u32::from(lead & 0x1f), 1),
                 0xe0..=0xef => (u32::from(lead & 0x0f), 2),

@@ -31,17 +31,23 @@ const SLACK: usize = 16;
 /// Appends `text`, which is UTF-8, as a string: escaped, in quotes.
 #[inline]
 pub fn push_string(out: &mut Vec<u8>, text: &[u8]) {
-    push_enclosed(out, *b"\"", text, *b"\"");
+    push_enclosed::<false, 1, 1>(out, *b"\"", text, *b"\"");
 }
 
 /// Appends `text`, which is UTF-8, as the key of an entry: a comma before it, a colon behind.
 #[inline]
 pub fn push_key(out: &mut Vec<u8>, text: &[u8]) {
-    push_enclosed(out, *b",\"", text, *b"\":");
+    push_enclosed::<false, 2, 2>(out, *b",\"", text, *b"\":");
 }
 
+/// Appends `text`, whose bytes are code points, escaped and as UTF-8.
+pub fn push_latin1(out: &mut Vec<u8>, text: &[u8]) {
+    push_enclosed::<true, 0, 0>(out, [], text, []);
+}
+
+/// `LATIN1`: the bytes are code points; those above U+007F become sequences of UTF-8.
 #[inline]
-fn push_enclosed<const B: usize, const A: usize>(
+fn push_enclosed<const LATIN1: bool, const B: usize, const A: usize>(
     out: &mut Vec<u8>,
     before: [u8; B],
     text: &[u8],
@@ -54,7 +60,7 @@ fn push_enclosed<const B: usize, const A: usize>(
         let start = out.len();
         let target = out.as_mut_ptr().add(start);
         target.cast::<[u8; B]>().write(before);
-        let clean = copy_clean(text, target.add(B));
+        let clean = copy_clean::<LATIN1>(text, target.add(B));
         if clean == text.len() {
             target.add(B + clean).cast::<[u8; A]>().write(after);
             out.set_len(start + B + clean + A);
@@ -63,21 +69,25 @@ fn push_enclosed<const B: usize, const A: usize>(
         out.set_len(start + B + clean);
         clean
     };
-    push_rest(out, &text[clean..]);
+    push_rest::<LATIN1>(out, &text[clean..]);
     out.extend_from_slice(&after);
 }
 
-/// Appends what is left of a text from its first character to escape on.
+/// Appends what is left of a text from its first special character on.
 #[inline(never)]
-fn push_rest(out: &mut Vec<u8>, mut rest: &[u8]) {
+fn push_rest<const LATIN1: bool>(out: &mut Vec<u8>, mut rest: &[u8]) {
     while let Some((&special, after)) = rest.split_first() {
-        let (escape, len) = escape(special);
-        out.extend_from_slice(&escape[..len]);
+        if LATIN1 && special >= 0x80 {
+            out.extend_from_slice(&[0xc0 | special >> 6, 0x80 | special & 0x3f]);
+        } else {
+            let (escape, len) = escape(special);
+            out.extend_from_slice(&escape[..len]);
+        }
         out.reserve(after.len() + SLACK);
         // SAFETY: there is room for `after` and the slack, reserved in the line above.
         let clean = unsafe {
             let start = out.len();
-            let clean = copy_clean(after, out.as_mut_ptr().add(start));
+            let clean = copy_clean::<LATIN1>(after, out.as_mut_ptr().add(start));
             out.set_len(start + clean);
             clean
         };
@@ -85,7 +95,8 @@ fn push_rest(out: &mut Vec<u8>, mut rest: &[u8]) {
     }
 }
 
-/// Copies the bytes of `text` up to the first that needs an escape, and says how many.
+/// Copies the bytes of `text` up to the first special one, and says how many: one that needs an
+/// escape or, of Latin-1, two bytes.
 ///
 /// The last bytes are looked at in a step that overlaps the one before: what was copied already
 /// is clean, and is copied once more to the same place.
@@ -93,27 +104,27 @@ fn push_rest(out: &mut Vec<u8>, mut rest: &[u8]) {
 /// # Safety
 /// `text.len() + SLACK` bytes can be written at `target`.
 #[inline]
-unsafe fn copy_clean(text: &[u8], target: *mut u8) -> usize {
+unsafe fn copy_clean<const LATIN1: bool>(text: &[u8], target: *mut u8) -> usize {
     let len = text.len();
     let source = text.as_ptr();
     // SAFETY: reads stay below `len`, as the conditions say, and what is
     // written stays below `len + 16`, for which the caller left room.
     unsafe {
         if len >= 16 {
-            copy_clean_long(text, target)
+            copy_clean_long::<LATIN1>(text, target)
         } else if len >= 8 {
-            let found = swar::step(copy_word(source, target));
+            let found = swar::step::<LATIN1>(copy_word(source, target));
             if found != 0 {
                 return found.trailing_zeros() as usize / 8;
             }
             let last = len - 8;
-            let found = swar::step(copy_word(source.add(last), target.add(last)));
+            let found = swar::step::<LATIN1>(copy_word(source.add(last), target.add(last)));
             if found == 0 { len } else { last + found.trailing_zeros() as usize / 8 }
         } else if len >= 4 {
             // Two halves make one word; of the second, only what the first has not counts.
             let (low, high) =
                 (copy_half(source, target), copy_half(source.add(len - 4), target.add(len - 4)));
-            let found = swar::step(u64::from(low) | u64::from(high) << 32);
+            let found = swar::step::<LATIN1>(u64::from(low) | u64::from(high) << 32);
             match found.trailing_zeros() as usize / 8 {
                 _ if found == 0 => len,
                 at @ 0..4 => at,
@@ -121,7 +132,10 @@ unsafe fn copy_clean(text: &[u8], target: *mut u8) -> usize {
             }
         } else {
             let mut at = 0;
-            while at < len && ESCAPE[*source.add(at) as usize] == 0 {
+            while at < len
+                && ESCAPE[*source.add(at) as usize] == 0
+                && !(LATIN1 && *source.add(at) >= 0x80)
+            {
                 target.add(at).write(*source.add(at));
                 at += 1;
             }
@@ -135,7 +149,7 @@ unsafe fn copy_clean(text: &[u8], target: *mut u8) -> usize {
 /// # Safety
 /// As there.
 #[inline(never)]
-unsafe fn copy_clean_long(text: &[u8], target: *mut u8) -> usize {
+unsafe fn copy_clean_long<const LATIN1: bool>(text: &[u8], target: *mut u8) -> usize {
     let len = text.len();
     let source = text.as_ptr();
     let mut at = 0;
@@ -143,11 +157,11 @@ unsafe fn copy_clean_long(text: &[u8], target: *mut u8) -> usize {
     unsafe {
         loop {
             #[cfg(target_arch = "x86_64")]
-            let (found, per_byte) = (sse2::step(source.add(at), target.add(at)), 1);
+            let (found, per_byte) = (sse2::step::<LATIN1>(source.add(at), target.add(at)), 1);
             #[cfg(not(target_arch = "x86_64"))]
             let (found, per_byte) = {
-                let low = swar::step(copy_word(source.add(at), target.add(at)));
-                let high = swar::step(copy_word(source.add(at + 8), target.add(at + 8)));
+                let low = swar::step::<LATIN1>(copy_word(source.add(at), target.add(at)));
+                let high = swar::step::<LATIN1>(copy_word(source.add(at + 8), target.add(at + 8)));
                 // In one number of 128 bits the lowest set bit is still the first byte's.
                 (u128::from(low) | u128::from(high) << 64, 8)
             };
@@ -227,6 +241,16 @@ pub fn push_code_points<T: Copy + Into<u32>>(
     text: &[T],
 ) -> Result<(), LoneSurrogate> {
     for block in text.chunks(8) {
+        // Mostly, of a text with some wide characters most are ASCII.
+        if let Ok(block) = <&[T; 8]>::try_from(block)
+            && block.iter().fold(0, |all, &unit| all | unit.into()) < 0x80
+        {
+            let bytes = block.map(|unit| unit.into() as u8);
+            if swar::step::<false>(u64::from_le_bytes(bytes)) == 0 {
+                out.extend_from_slice(&bytes);
+                continue;
+            }
+        }
         // An escape has six bytes, a UTF-8 sequence at most four.
         let mut bytes = [0; 8 * 6];
         let mut len = 0;
@@ -260,13 +284,13 @@ mod sse2 {
         _mm_set1_epi8, _mm_storeu_si128,
     };
 
-    /// Copies 16 bytes; bit i of the result says that byte i needs an escape.
+    /// Copies 16 bytes; bit i of the result says that byte i is special.
     ///
     /// # Safety
     /// 16 bytes can be read at `source` and written at `target`.
     #[inline]
     #[allow(clippy::cast_ptr_alignment, reason = "both are read and written unaligned")]
-    pub unsafe fn step(source: *const u8, target: *mut u8) -> u32 {
+    pub unsafe fn step<const LATIN1: bool>(source: *const u8, target: *mut u8) -> u32 {
         // SAFETY: as the caller promises. SSE2 is part of x86_64.
         unsafe {
             let bytes = _mm_loadu_si128(source.cast::<__m128i>());
@@ -276,6 +300,8 @@ mod sse2 {
             let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22));
             let slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5c));
             let found = _mm_or_si128(controls, _mm_or_si128(quotes, slashes));
+            // Of each byte, the highest bit is looked at.
+            let found = if LATIN1 { _mm_or_si128(found, bytes) } else { found };
             _mm_movemask_epi8(found).cast_unsigned()
         }
     }
@@ -285,15 +311,16 @@ mod swar {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
 
-    /// The high bit of byte i is set if byte i needs an escape. Bits above the lowest set one may
+    /// The high bit of byte i is set if byte i is special. Bits above the lowest set one may
     /// be wrong (a borrow runs upwards), the lowest never is.
     #[inline]
-    pub fn step(word: u64) -> u64 {
+    pub fn step<const LATIN1: bool>(word: u64) -> u64 {
         let zero_byte = |x: u64| x.wrapping_sub(ONES) & !x;
         let controls = word.wrapping_sub(ONES * 0x20) & !word;
         let quotes = zero_byte(word ^ (ONES * 0x22));
         let slashes = zero_byte(word ^ (ONES * 0x5c));
-        (controls | quotes | slashes) & HIGH
+        let high = if LATIN1 { word } else { 0 };
+        (controls | quotes | slashes | high) & HIGH
     }
 }
 
@@ -327,6 +354,11 @@ mod tests {
         push_key(&mut out, text.as_bytes());
         let quoted = [b"\"", want.as_slice(), b"\""].concat();
         assert_eq!(out, [b"kept", quoted.as_slice(), b",", &quoted, b":"].concat(), "{text:?}");
+        if let Ok(latin1) = text.chars().map(u8::try_from).collect::<Result<Vec<u8>, _>>() {
+            let mut out = Vec::new();
+            push_latin1(&mut out, &latin1);
+            assert_eq!(out, want, "{text:?}");
+        }
         let points: Vec<u32> = text.chars().map(u32::from).collect();
         let mut out = Vec::new();
         assert_eq!(push_code_points(&mut out, &points), Ok(()));

@@ -243,7 +243,8 @@ impl Writer {
         self.ascii = false;
         let written = match text {
             Text::Ascii(text) | Text::Latin1(text) => {
-                escape::push_code_points(&mut self.bytes, text)
+                escape::push_latin1(&mut self.bytes, text);
+                Ok(())
             }
             Text::Ucs2(text) => escape::push_code_points(&mut self.bytes, text),
             Text::Ucs4(text) => escape::push_code_points(&mut self.bytes, text),
