@@ -248,23 +248,17 @@ pub fn utf8_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny
 /// # Safety
 /// `bytes` is UTF-8, none of its code points is above `T`, and there is room for all at `target`.
 unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut target: *mut T) {
+    const HIGH_BITS: u128 = u128::from_ne_bytes([0x80; 16]);
     let mut rest = bytes;
     // SAFETY: one unit is written for each code point; UTF-8 does not end within a sequence.
     unsafe {
         loop {
-            // ASCII goes over in blocks, then word by word, then up to the next sequence.
-            while let Some((block, after)) = rest.split_first_chunk::<32>()
-                && block.iter().fold(0, |all, byte| all | byte) < 0x80
+            // ASCII goes over in blocks, then up to the next sequence.
+            while let Some((block, after)) = rest.split_first_chunk::<16>()
+                && u128::from_ne_bytes(*block) & HIGH_BITS == 0
             {
-                target.cast::<[T; 32]>().write_unaligned(block.map(T::from));
-                target = target.add(32);
-                rest = after;
-            }
-            while let Some((word, after)) = rest.split_first_chunk::<8>()
-                && u64::from_ne_bytes(*word) & 0x8080_8080_8080_8080 == 0
-            {
-                target.cast::<[T; 8]>().write_unaligned(word.map(T::from));
-                target = target.add(8);
+                target.cast::<[T; 16]>().write_unaligned(block.map(T::from));
+                target = target.add(16);
                 rest = after;
             }
             while let Some((&byte @ 0..0x80, after)) = rest.split_first() {

@@ -118,6 +118,11 @@ impl Writer {
         }
         let start = self.bytes.len();
         escape::push_fragment(&mut self.bytes, &field.prefix);
+        if let Shape::Str = field.shape
+            && let Some(text) = capi::exact_text(value)
+        {
+            return self.text(&text);
+        }
         self.shape(&field.shape, value)?;
         self.omit_null(start, field);
         Ok(())
@@ -165,7 +170,9 @@ impl Writer {
                 }
             }
             Shape::List { item, .. } => match value.cast_exact::<PyList>() {
-                Ok(list) => return self.list(list, |writer, value| writer.shape(item, value)),
+                Ok(list) => {
+                    return self.list(list, |writer, value| writer.shape(item, &value.clone()));
+                }
                 Err(_) => false,
             },
             Shape::StrOrList(list) => match capi::exact_text(value) {
@@ -178,23 +185,49 @@ impl Writer {
     }
 
     /// A value with no declared shape, by what it is.
+    #[inline]
     pub fn value(&mut self, value: &Bound<'_, PyAny>) -> Written {
-        if let Some(text) = capi::exact_text(value) {
-            self.text(&text)
+        if self.leaf(value) { Ok(()) } else { self.compound(value) }
+    }
+
+    /// A value that a container lends: Python code that runs while it is written may drop it.
+    #[inline]
+    fn lent(&mut self, value: &Bound<'_, PyAny>) -> Written {
+        if self.leaf(value) { Ok(()) } else { self.compound(&value.clone()) }
+    }
+
+    /// Writes a value that holds no other, without running Python code. The answer is false if it
+    /// is none of these, and then nothing is written.
+    #[inline]
+    fn leaf(&mut self, value: &Bound<'_, PyAny>) -> bool {
+        if let Some(Text::Ascii(text)) = capi::exact_text(value) {
+            escape::push_string(&mut self.bytes, text);
         } else if value.is_none() {
             self.bytes.extend_from_slice(b"null");
-            Ok(())
-        } else if let Ok(int) = value.cast_exact::<PyInt>() {
-            self.int(int)
         } else if capi::is_exact_bool(value) {
             self.bytes.extend_from_slice(bool_text(value));
-            Ok(())
-        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+        } else if let Ok(int) = value.cast_exact::<PyInt>()
+            && let Some(int) = capi::int_as_i64(int)
+        {
+            number::push_i64(&mut self.bytes, int);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Any value but a [`Self::leaf`].
+    fn compound(&mut self, value: &Bound<'_, PyAny>) -> Written {
+        if let Ok(float) = value.cast_exact::<PyFloat>() {
             self.float(float)
         } else if let Ok(dict) = value.cast_exact::<PyDict>() {
             self.dict(dict)
         } else if let Ok(list) = value.cast_exact::<PyList>() {
-            self.list(list, Self::value)
+            self.list(list, Self::lent)
+        } else if let Some(text) = capi::exact_text(value) {
+            self.text(&text)
+        } else if let Ok(int) = value.cast_exact::<PyInt>() {
+            self.int(int)
         } else {
             self.rarer_value(value)
         }
@@ -285,8 +318,10 @@ impl Writer {
         }
     }
 
+    /// An array of the list's items, which are lent to `write`: Python code that runs meanwhile may
+    /// drop them from the list.
     #[inline]
-    pub fn list(
+    fn list(
         &mut self,
         list: &Bound<'_, PyList>,
         mut write: impl FnMut(&mut Self, &Bound<'_, PyAny>) -> Written,
@@ -298,8 +333,7 @@ impl Writer {
                 let mut at = 0;
                 while let Some(item) = capi::list_item(list, at) {
                     writer.bytes.push(b',');
-                    // Writing may run Python code, which may drop it from the list.
-                    write(writer, &item.to_owned()).map_err(|stop| stop.inside(Step::Index(at)))?;
+                    write(writer, &item).map_err(|stop| stop.inside(Step::Index(at)))?;
                     at += 1;
                     if list.len() != len {
                         return Err(Stop::Official);
@@ -352,8 +386,7 @@ impl Writer {
                         return Ok(());
                     };
                     writer.entry_key(&text)?;
-                    // Writing may run Python code, which may drop it from the dict.
-                    writer.value(&value.to_owned())?;
+                    writer.lent(&value)?;
                     if !items.unchanged() {
                         return Err(Stop::Official);
                     }
