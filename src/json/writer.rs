@@ -4,7 +4,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::collections::HashSet;
 
 use super::{escape, number};
@@ -196,8 +196,8 @@ impl Writer {
         if self.leaf(value) { Ok(()) } else { self.compound(&value.clone()) }
     }
 
-    /// Writes a value that holds no other, without running Python code. The answer is false if it
-    /// is none of these, and then nothing is written.
+    /// Writes a value of which this needs no reference, since no Python code runs meanwhile. The
+    /// answer is false if it is none of these, and then nothing is written.
     #[inline]
     fn leaf(&mut self, value: &Bound<'_, PyAny>) -> bool {
         if let Some(Text::Ascii(text)) = capi::exact_text(value) {
@@ -210,17 +210,19 @@ impl Writer {
             && let Some(int) = capi::int_as_i64(int)
         {
             number::push_i64(&mut self.bytes, int);
+        } else if let Ok(float) = value.cast_exact::<PyFloat>()
+            && number::floats_agree()
+        {
+            number::push_f64(&mut self.bytes, capi::float_value(float));
         } else {
             return false;
         }
         true
     }
 
-    /// Any value but a [`Self::leaf`].
+    /// What is no [`Self::leaf`].
     fn compound(&mut self, value: &Bound<'_, PyAny>) -> Written {
-        if let Ok(float) = value.cast_exact::<PyFloat>() {
-            self.float(float)
-        } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+        if let Ok(dict) = value.cast_exact::<PyDict>() {
             self.dict(dict)
         } else if let Ok(list) = value.cast_exact::<PyList>() {
             self.list(list, Self::lent)
@@ -299,15 +301,6 @@ impl Writer {
         Ok(())
     }
 
-    #[inline]
-    fn float(&mut self, float: &Bound<'_, PyFloat>) -> Written {
-        if !number::floats_agree() {
-            return Err(Stop::Official);
-        }
-        number::push_f64(&mut self.bytes, capi::float_value(float));
-        Ok(())
-    }
-
     fn push_ascii(&mut self, string: &Bound<'_, PyString>) -> Written {
         match capi::text(string) {
             Text::Ascii(text) => {
@@ -362,6 +355,7 @@ impl Writer {
     }
 
     /// A dict of payload, whose keys are the user's and stay as they are.
+    #[inline(never)]
     fn dict(&mut self, dict: &Bound<'_, PyDict>) -> Written {
         let start = self.bytes.len();
         let only_str_keys = self.nested_dict(dict)?;
@@ -494,7 +488,7 @@ fn has_str_keys(value: &Bound<'_, PyAny>) -> bool {
 }
 
 fn bool_text(value: &Bound<'_, PyAny>) -> &'static [u8] {
-    if value.is_truthy().unwrap_or(false) { b"true" } else { b"false" }
+    if value.is(PyBool::new(value.py(), true)) { b"true" } else { b"false" }
 }
 
 /// The value of a member of an enum. It may run Python code: `value` is a property.
