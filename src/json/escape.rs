@@ -105,42 +105,47 @@ fn push_rest<const LATIN1: bool>(out: &mut Vec<u8>, mut rest: &[u8]) {
 /// `text.len() + SLACK` bytes can be written at `target`.
 #[inline]
 unsafe fn copy_clean<const LATIN1: bool>(text: &[u8], target: *mut u8) -> usize {
+    /// What is in the place of bytes that are not there.
+    const NONE: u64 = 0x2020_2020_2020_2020;
     let len = text.len();
     let source = text.as_ptr();
-    // SAFETY: reads stay below `len`, as the conditions say, and what is
-    // written stays below `len + 16`, for which the caller left room.
-    unsafe {
+    // SAFETY: reads and writes stay below `len`, as the conditions say.
+    let (found, half) = unsafe {
         if len >= 16 {
-            copy_clean_long::<LATIN1>(text, target)
-        } else if len >= 8 {
-            let found = swar::step::<LATIN1>(copy_word(source, target));
-            if found != 0 {
-                return found.trailing_zeros() as usize / 8;
-            }
-            let last = len - 8;
-            let found = swar::step::<LATIN1>(copy_word(source.add(last), target.add(last)));
-            if found == 0 { len } else { last + found.trailing_zeros() as usize / 8 }
-        } else if len >= 4 {
-            // Two halves make one word; of the second, only what the first has not counts.
-            let (low, high) =
-                (copy_half(source, target), copy_half(source.add(len - 4), target.add(len - 4)));
-            let found = swar::step::<LATIN1>(u64::from(low) | u64::from(high) << 32);
-            match found.trailing_zeros() as usize / 8 {
-                _ if found == 0 => len,
-                at @ 0..4 => at,
-                at => len - 4 + (at - 4),
-            }
-        } else {
-            let mut at = 0;
-            while at < len
-                && ESCAPE[*source.add(at) as usize] == 0
-                && !(LATIN1 && *source.add(at) >= 0x80)
-            {
-                target.add(at).write(*source.add(at));
-                at += 1;
-            }
-            at
+            return copy_clean_long::<LATIN1>(text, target);
         }
+        // The first and the last so many bytes.
+        let ends = |half: usize| (source, target, source.add(len - half), target.add(len - half));
+        if len >= 8 {
+            let (source, target, last, last_target) = ends(8);
+            let low = u64::from_le_bytes(copy::<8>(source, target));
+            let high = u64::from_le_bytes(copy::<8>(last, last_target));
+            (first_special::<LATIN1>(low, high), 8)
+        } else if len >= 4 {
+            let (source, target, last, last_target) = ends(4);
+            let low = u32::from_le_bytes(copy::<4>(source, target));
+            let high = u32::from_le_bytes(copy::<4>(last, last_target));
+            (first_special::<LATIN1>(u64::from(low) | u64::from(high) << 32, NONE), 4)
+        } else if len >= 2 {
+            let (source, target, last, last_target) = ends(2);
+            let low = u16::from_le_bytes(copy::<2>(source, target));
+            let high = u16::from_le_bytes(copy::<2>(last, last_target));
+            let both = u64::from(low) | u64::from(high) << 16;
+            (first_special::<LATIN1>(both | NONE << 32, NONE), 2)
+        } else if len == 1 {
+            let [byte] = copy::<1>(source, target);
+            (first_special::<LATIN1>(u64::from(byte) | NONE << 8, NONE), 1)
+        } else {
+            return 0;
+        }
+    };
+    if found < half {
+        found
+    } else if found < 2 * half {
+        // Of the last bytes, only those count that are not among the first.
+        found + len - 2 * half
+    } else {
+        len
     }
 }
 
@@ -153,56 +158,83 @@ unsafe fn copy_clean_long<const LATIN1: bool>(text: &[u8], target: *mut u8) -> u
     let len = text.len();
     let source = text.as_ptr();
     let mut at = 0;
-    // SAFETY: reads stay below `len`, writes below `len` too.
-    unsafe {
-        loop {
-            #[cfg(target_arch = "x86_64")]
-            let (found, per_byte) = (sse2::step::<LATIN1>(source.add(at), target.add(at)), 1);
-            #[cfg(not(target_arch = "x86_64"))]
-            let (found, per_byte) = {
-                let low = swar::step::<LATIN1>(copy_word(source.add(at), target.add(at)));
-                let high = swar::step::<LATIN1>(copy_word(source.add(at + 8), target.add(at + 8)));
-                // In one number of 128 bits the lowest set bit is still the first byte's.
-                (u128::from(low) | u128::from(high) << 64, 8)
-            };
-            if found != 0 {
-                return at + found.trailing_zeros() as usize / per_byte;
-            }
-            match len - at {
-                16 => return len,
-                left if left >= 32 => at += 16,
-                _ => at = len - 16,
-            }
+    loop {
+        // SAFETY: reads stay below `len`, writes below `len` too.
+        let block = unsafe { copy::<16>(source.add(at), target.add(at)) };
+        let (low, high) = (u128::from_le_bytes(block) as u64, u128::from_le_bytes(block) >> 64);
+        let found = first_special::<LATIN1>(low, high as u64);
+        if found < 16 {
+            return at + found;
+        }
+        match len - at {
+            16 => return len,
+            left if left >= 32 => at += 16,
+            _ => at = len - 16,
         }
     }
 }
 
-/// Copies 8 bytes, and gives them as a number whose lowest byte is the first.
+/// Copies some bytes.
 ///
 /// # Safety
-/// 8 bytes can be read at `source` and written at `target`.
+/// `N` bytes can be read at `source` and written at `target`.
 #[inline]
-unsafe fn copy_word(source: *const u8, target: *mut u8) -> u64 {
+unsafe fn copy<const N: usize>(source: *const u8, target: *mut u8) -> [u8; N] {
     // SAFETY: as the caller promises; arrays of bytes have no alignment.
     unsafe {
-        let word = source.cast::<[u8; 8]>().read();
-        target.cast::<[u8; 8]>().write(word);
-        u64::from_le_bytes(word)
+        let bytes = source.cast::<[u8; N]>().read();
+        target.cast::<[u8; N]>().write(bytes);
+        bytes
     }
 }
 
-/// Copies 4 bytes, and gives them as a number whose lowest byte is the first.
-///
-/// # Safety
-/// 4 bytes can be read at `source` and written at `target`.
+/// The place of the first special byte among 16, of which the lowest of `low` is the first. If
+/// there is none, 16.
 #[inline]
-unsafe fn copy_half(source: *const u8, target: *mut u8) -> u32 {
-    // SAFETY: as the caller promises; arrays of bytes have no alignment.
-    unsafe {
-        let half = source.cast::<[u8; 4]>().read();
-        target.cast::<[u8; 4]>().write(half);
-        u32::from_le_bytes(half)
-    }
+#[cfg(target_arch = "x86_64")]
+fn first_special<const LATIN1: bool>(low: u64, high: u64) -> usize {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
+        _mm_set1_epi8,
+    };
+    // SAFETY: SSE2 is part of x86_64.
+    let found = unsafe {
+        let bytes = _mm_set_epi64x(high.cast_signed(), low.cast_signed());
+        // Unsigned x <= 31 is min(x, 31) == x.
+        let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+        let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22));
+        let slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5c));
+        let found = _mm_or_si128(controls, _mm_or_si128(quotes, slashes));
+        // Of each byte, the highest bit is looked at.
+        _mm_movemask_epi8(if LATIN1 { _mm_or_si128(found, bytes) } else { found })
+    };
+    (found | 1 << 16).trailing_zeros() as usize
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use portable_first_special as first_special;
+
+/// [`first_special`] in plain arithmetic.
+#[inline]
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn portable_first_special<const LATIN1: bool>(low: u64, high: u64) -> usize {
+    // In one number of 128 bits the lowest set bit is still the first byte's.
+    let (low, high) = (specials::<LATIN1>(low), specials::<LATIN1>(high));
+    (u128::from(low) | u128::from(high) << 64).trailing_zeros() as usize / 8
+}
+
+/// The high bit of byte i is set if byte i is special. Bits above the lowest set one may be wrong
+/// (a borrow runs upwards), the lowest never is.
+#[inline]
+fn specials<const LATIN1: bool>(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zero_byte = |x: u64| x.wrapping_sub(ONES) & !x;
+    let controls = word.wrapping_sub(ONES * 0x20) & !word;
+    let quotes = zero_byte(word ^ (ONES * 0x22));
+    let slashes = zero_byte(word ^ (ONES * 0x5c));
+    let high = if LATIN1 { word } else { 0 };
+    (controls | quotes | slashes | high) & HIGH
 }
 
 /// The escape of a byte that needs one, and its length.
@@ -246,7 +278,7 @@ pub fn push_code_points<T: Copy + Into<u32>>(
             && block.iter().fold(0, |all, &unit| all | unit.into()) < 0x80
         {
             let bytes = block.map(|unit| unit.into() as u8);
-            if swar::step::<false>(u64::from_le_bytes(bytes)) == 0 {
+            if specials::<false>(u64::from_le_bytes(bytes)) == 0 {
                 out.extend_from_slice(&bytes);
                 continue;
             }
@@ -275,53 +307,6 @@ pub fn push_code_points<T: Copy + Into<u32>>(
         out.extend_from_slice(&bytes[..len]);
     }
     Ok(())
-}
-
-#[cfg(target_arch = "x86_64")]
-mod sse2 {
-    use std::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
-        _mm_set1_epi8, _mm_storeu_si128,
-    };
-
-    /// Copies 16 bytes; bit i of the result says that byte i is special.
-    ///
-    /// # Safety
-    /// 16 bytes can be read at `source` and written at `target`.
-    #[inline]
-    #[allow(clippy::cast_ptr_alignment, reason = "both are read and written unaligned")]
-    pub unsafe fn step<const LATIN1: bool>(source: *const u8, target: *mut u8) -> u32 {
-        // SAFETY: as the caller promises. SSE2 is part of x86_64.
-        unsafe {
-            let bytes = _mm_loadu_si128(source.cast::<__m128i>());
-            _mm_storeu_si128(target.cast::<__m128i>(), bytes);
-            // Unsigned x <= 31 is min(x, 31) == x.
-            let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-            let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22));
-            let slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5c));
-            let found = _mm_or_si128(controls, _mm_or_si128(quotes, slashes));
-            // Of each byte, the highest bit is looked at.
-            let found = if LATIN1 { _mm_or_si128(found, bytes) } else { found };
-            _mm_movemask_epi8(found).cast_unsigned()
-        }
-    }
-}
-
-mod swar {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-
-    /// The high bit of byte i is set if byte i is special. Bits above the lowest set one may
-    /// be wrong (a borrow runs upwards), the lowest never is.
-    #[inline]
-    pub fn step<const LATIN1: bool>(word: u64) -> u64 {
-        let zero_byte = |x: u64| x.wrapping_sub(ONES) & !x;
-        let controls = word.wrapping_sub(ONES * 0x20) & !word;
-        let quotes = zero_byte(word ^ (ONES * 0x22));
-        let slashes = zero_byte(word ^ (ONES * 0x5c));
-        let high = if LATIN1 { word } else { 0 };
-        (controls | quotes | slashes | high) & HIGH
-    }
 }
 
 #[cfg(test)]
@@ -373,6 +358,28 @@ mod tests {
                     let text = format!("{}{special}{}", "a".repeat(before), "b".repeat(after));
                     check(&text);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_special_byte_of_16() {
+        for byte in 0..=255 {
+            for at in 0..16 {
+                // Behind it are bytes of every kind.
+                let mut block: [u8; 16] = std::array::from_fn(|index| (index * 17) as u8);
+                block[..at].fill(b'a');
+                block[at] = byte;
+                let low = u64::from_le_bytes(block[..8].try_into().unwrap());
+                let high = u64::from_le_bytes(block[8..].try_into().unwrap());
+                let scalar = |wide: bool| {
+                    let special = |byte: u8| ESCAPE[byte as usize] != 0 || wide && byte >= 0x80;
+                    block.iter().position(|&byte| special(byte)).unwrap_or(16)
+                };
+                assert_eq!(first_special::<false>(low, high), scalar(false), "{block:?}");
+                assert_eq!(first_special::<true>(low, high), scalar(true), "{block:?}");
+                assert_eq!(portable_first_special::<false>(low, high), scalar(false), "{block:?}");
+                assert_eq!(portable_first_special::<true>(low, high), scalar(true), "{block:?}");
             }
         }
     }
