@@ -606,11 +606,77 @@ class TestUnknown:
             EventDecoder(on_unknown="keep")  # type: ignore[arg-type]
 
 
+class TestDone:
+    """S13: ``data: [DONE]`` at the end of a stream, as servers in the manner of OpenAI's write it."""
+
+    @pytest.mark.parametrize("as_dict", [True, False])
+    @pytest.mark.parametrize(
+        "end", ["data: [DONE]\n\n", "data:[DONE] \r\n\r\n", "data: [DONE]\n", "data: [DONE]"]
+    )
+    def test_passed_over_and_reported(self, end: str, as_dict: bool) -> None:
+        stream = sse(text("a"), text("b")) + end.encode()
+        expected = decode(sse(text("a"), text("b")), as_dict=as_dict)
+        for size in (1, 7, len(stream)):
+            seen: list[Deviation] = []
+            options: dict[str, Any] = {"as_dict": as_dict, "on_deviation": seen.append}
+            assert decode(*split(stream, size), allow_done=True, **options) == expected
+            (deviation,) = seen
+            assert (deviation.kind, deviation.event_type, deviation.path) == ("done", None, "")
+            assert "[DONE]" in deviation.detail
+
+    def test_json_lines(self) -> None:
+        seen: list[Deviation] = []
+        options: dict[str, Any] = {"allow_done": True, "on_deviation": seen.append}
+        lines = text("a").encode() + b"\n[DONE]\n"
+        assert len(decode(lines, content_type="application/x-ndjson", **options)) == 1
+        assert [deviation.kind for deviation in seen] == ["done"]
+
+    def test_is_no_event(self) -> None:
+        """It is not counted, and what comes after it is read."""
+        seen: list[Deviation] = []
+        decoder = EventDecoder(allow_done=True, on_deviation=seen.append)
+        assert len(decoder.feed(sse(text("a"), "[DONE]", text("b"), "[DONE]", "{"))) == 2
+        with pytest.raises(DecodeError, match="event 2: "):
+            decoder.close()
+        assert len(seen) == 2
+
+    def test_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING, "agui_codec"):
+            assert decode(sse("[DONE]"), allow_done=True) == []
+        (record,) = caplog.records
+        assert "[DONE]" in record.getMessage()
+
+    @pytest.mark.parametrize("data", ["[done]", "[DONE", "DONE", '"[DONE]"', "[DONE]x", "[]", ""])
+    def test_nothing_else_is(self, data: str) -> None:
+        with pytest.raises(DecodeError):
+            decode(sse(data), allow_done=True)
+
+    def test_an_error_by_default_and_alone(self) -> None:
+        for options in ({}, {"allow_done": False}):
+            with pytest.raises(DecodeError, match="near"):
+                decode(sse("[DONE]"), **options)
+        with pytest.raises(DecodeError):
+            decode_event("[DONE]")
+
+    def test_a_cut_one_is_truncation(self) -> None:
+        with pytest.raises(TruncatedStreamError):
+            decode(b"data: [DON", allow_done=True)
+
+    def test_what_on_deviation_raises_comes_through(self) -> None:
+        def refuse(deviation: Deviation) -> None:
+            raise LookupError(deviation.kind)
+
+        decoder = EventDecoder(allow_done=True, on_deviation=refuse)
+        assert len(decoder.feed(sse(text("a"), "[DONE]"))) == 1
+        with pytest.raises(LookupError, match="done"):
+            decoder.close()
+
+
 class TestCases:
     """Bug reports from the field; the others are beside what they are about.
 
     D1 and D12 to the official validator, D8, D9, D10 and D11 in test_reader.py, S2 to S9 and S11 in
-    test_sse.py and TestStream, S10 there and in test_decode_hostile.py.
+    test_sse.py and TestStream, S13 there and in TestDone, S10 there and in test_decode_hostile.py.
     """
 
     def test_d2_an_unknown_role_is_kept_in_dicts_and_refused_by_the_models(self) -> None:

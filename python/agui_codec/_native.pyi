@@ -166,6 +166,7 @@ class EventDecoder:
         max_event_bytes: int = 10485760,
         on_unknown: Literal["forward", "drop", "raise"] = "forward",
         on_deviation: Callable[[Deviation], object] | None = None,
+        allow_done: bool = False,
     ) -> Self: ...
     @property
     def error(self) -> Exception | None: ...
