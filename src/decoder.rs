@@ -349,17 +349,19 @@ impl EventDecoder {
     ///         is raised by the next call. From then on every call raises it.
     ///     FrameTooLargeError: For an event longer than ``max_event_bytes``; likewise.
     ///     UnknownEventError: For an event of an unknown type, with ``on_unknown="raise"``; likewise.
+    ///     AGUIError: If the decoder has been closed.
     #[pyo3(signature = (chunk, /))]
     pub fn feed<'py>(
         &mut self,
         py: Python<'py>,
         chunk: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
+        // A mistake of the caller's, not of the stream's: it is not kept.
+        if self.closed && self.failed.is_none() {
+            return Err(AGUIError::new_err("the decoder is closed"));
+        }
         with_bytes(chunk, |chunk| {
             self.deliver(py, |decoder, events| {
-                if decoder.closed {
-                    return Err(AGUIError::new_err("the decoder is closed"));
-                }
                 decoder.read(events, |transport, position, sink| match transport {
                     Transport::Sse(parser) => parser
                         .feed(chunk, |frame| sink.json(frame.data, frame.offset, frame.contiguous)),
@@ -402,14 +404,14 @@ impl EventDecoder {
                 return Ok(());
             }
             decoder.read(events, |transport, position, sink| {
-                let truncated = || {
-                    let reason = "the stream ended inside an event";
+                let truncated = |why: &str| {
+                    let reason = format!("the stream ended inside an event{why}");
                     Halt::NoEvent(NoEvent::new(Refused::Truncated, reason, Some(position)))
                 };
                 let last = match transport {
                     Transport::Sse(parser) => match parser.rest() {
                         Rest::Nothing => return Ok(()),
-                        Rest::Fragment => return Err(truncated()),
+                        Rest::Fragment => return Err(truncated("")),
                         Rest::Event(frame) => sink.json(frame.data, frame.offset, frame.contiguous),
                     },
                     Transport::JsonLines(lines) => match lines.rest() {
@@ -420,7 +422,7 @@ impl EventDecoder {
                 };
                 last.map_err(|halt| match halt {
                     Halt::NoEvent(NoEvent::Fault(fault)) if fault.refused == Refused::NoJson => {
-                        truncated()
+                        truncated(&format!(": {}", fault.fault.reason))
                     }
                     halt => halt,
                 })

@@ -35,6 +35,11 @@ impl Deviation {
         Self { kind, event_type, path, detail }
     }
 
+    /// What pickle makes it from again.
+    fn __getnewargs__(&self) -> (&str, Option<&str>, &str, &str) {
+        (&self.kind, self.event_type.as_deref(), &self.path, &self.detail)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let quoted = |text: &str| -> PyResult<String> {
             Ok(text.into_pyobject(py)?.repr()?.to_string_lossy().into_owned())

@@ -397,6 +397,24 @@ class TestErrors:
         with pytest.raises(TypeError, match="bytes-like object is required"):
             decode_event(data)  # type: ignore[call-overload]
 
+    def test_pickled(self) -> None:
+        with pytest.raises(DecodeError) as caught:
+            decode(sse(text("a"), '{"type":"RUN_ERROR","message":5}'))
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert type(error) is DecodeError
+        assert (str(error), error.offset, error.path, error.event_index) == (
+            str(caught.value),
+            caught.value.offset,
+            "message",
+            1,
+        )
+        deviation = Deviation("done", None, "p", "d")
+        for copied in (pickle.loads(pickle.dumps(deviation)), copy.deepcopy(deviation)):
+            assert copied == deviation
+        # A stream is read once.
+        with pytest.raises(TypeError, match="cannot pickle"):
+            pickle.dumps(EventDecoder())
+
     def test_kinds_of_input(self) -> None:
         document = text("é")
         expected = decode_event(document)
@@ -486,8 +504,19 @@ class TestStream:
     def test_closed(self) -> None:
         decoder = EventDecoder()
         assert decoder.close() == decoder.close() == []
-        with pytest.raises(AGUIError, match="the decoder is closed"):
-            decoder.feed(b"")
+        for _ in range(2):
+            with pytest.raises(AGUIError, match="the decoder is closed"):
+                decoder.feed(b"")
+        # The caller's mistake is none of the stream's.
+        assert decoder.error is None
+        assert decoder.close() == []
+
+    def test_closed_after_an_error(self) -> None:
+        decoder = EventDecoder()
+        decoder.feed(b"data: {")
+        for call in (decoder.close, decoder.close, lambda: decoder.feed(b"")):
+            with pytest.raises(TruncatedStreamError, match="ended inside an event: the document"):
+                call()
 
     @pytest.mark.parametrize("data", ["null", "[]", "[DONE]", "", "5", '"x"', "{", "{}"])
     def test_s13_what_is_no_object(self, data: str) -> None:
@@ -607,7 +636,7 @@ class TestUnknown:
 
 
 class TestDone:
-    """S13: ``data: [DONE]`` at the end of a stream, as servers in the manner of OpenAI's write it."""
+    """S13: ``data: [DONE]`` at the end of a stream, as OpenAI's servers write it."""
 
     @pytest.mark.parametrize("as_dict", [True, False])
     @pytest.mark.parametrize(
@@ -835,6 +864,20 @@ class TestOwnership:
         gone = fail()
         gc.collect()
         assert gone() is None
+
+    def test_another_decoder_may_be_used_from_within(self) -> None:
+        other = EventDecoder(as_dict=True)
+        seen: list[Any] = []
+
+        def use(_: Deviation) -> None:
+            seen.extend(other.feed(sse(text("b", zz="x\n"))))
+            seen.append(decode_event(text("c")))
+            gc.collect()
+
+        decoder = EventDecoder(on_unknown="drop", on_deviation=use)
+        stream = sse(text("a"), TestUnknown.DOCUMENT, text("a"))
+        assert [event.delta for event in decoder.feed(stream)] == ["a", "a"]
+        assert seen == [json.loads(text("b", zz="x\n")), decode_event(text("c"))]
 
     def test_a_call_from_within_is_refused(self) -> None:
         def again(_: Deviation) -> None:
