@@ -8,6 +8,7 @@ import gc
 import json
 import logging
 import pickle
+import threading
 import weakref
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,30 @@ class TestEqualToTheOfficialValidator:
     def test_random_events(self, data: st.DataObject) -> None:
         check(json.dumps(data.draw(random_events())))
 
+    @given(st.data())
+    def test_mutated_documents(self, data: st.DataObject) -> None:
+        """What is JSON and what an event: the same verdict, and the same event."""
+        document = json.dumps(MINIMAL[data.draw(st.sampled_from(KINDS))], separators=(",", ":"))
+        for _ in range(data.draw(st.integers(1, 3))):
+            entries = [at + 1 for at, char in enumerate(document) if char in "{[,"]
+            at = data.draw(st.sampled_from(entries) | st.integers(0, len(document)))
+            end = data.draw(st.just(at) | st.integers(at, len(document)))
+            document = document[:at] + data.draw(st.sampled_from(PIECES)) + document[end:]
+        expected = judgement(document)
+        try:
+            event = decode_event(document)
+        except DecodeError as error:
+            # Known difference: pydantic takes NaN and Infinity for JSON, RFC 8259 does not.
+            strict = "NaN and Infinity are no JSON" in str(error)
+            assert strict or isinstance(expected, ValidationError), document
+            return
+        if isinstance(event, dict):
+            # Known difference: an event of an unknown type is a wire dict.
+            assert event["type"] not in KINDS
+            assert isinstance(expected, ValidationError)
+        else:
+            assert equal(event, expected), document
+
     def test_what_a_model_is(self) -> None:
         event = decode_event(text("x", extra=1))
         official_event = ADAPTER.validate_json(text("x", extra=1))
@@ -226,6 +251,34 @@ class TestEqualToTheOfficialValidator:
         other.model_fields_set.add("z")
         other.model_extra["w"] = 1
         assert decode_event(text("x", extra=1)) == official_event
+
+
+PIECES = [
+    *(
+        '"',
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        " ",
+        "\t",
+        "\0",
+        "-",
+        "0",
+        "5",
+        "1.5",
+        "NaN",
+        "\ufeff",
+        "é",
+    ),
+    *("\\n", "\\u", "\\ud800", "\\udc00", "1e999", "9" * 25, "-0", "1E3", "true", "null", ""),
+    *('"type":"RAW",', '"type":"FUTURE",', '"type":null,', '"messageId":"z",', '"role":"user",'),
+    *('"a":1,', '"a":1,"a":2,', '"metadata":{},', '"rawEvent":null,', '"subagentRunId":"x",'),
+    *(f'"timestamp":{at},' for at in ("1.0", "1e3", "1.5e3", "-0", "true", "null", "1e30")),
+    *(f'"timestamp":{at},' for at in ('"1"', '" 7 "', '"1_0"', "9007199254740993", "[]")),
+]
 
 
 def random_events() -> st.SearchStrategy[dict[str, Any]]:
@@ -864,6 +917,26 @@ class TestOwnership:
         gone = fail()
         gc.collect()
         assert gone() is None
+
+    def test_another_thread_is_refused_and_does_no_harm(self) -> None:
+        errors: list[BaseException] = []
+
+        def intrude() -> None:
+            try:
+                decoder.feed(sse(text("b")))
+            except RuntimeError as error:
+                errors.append(error)
+
+        def wait(_: Deviation) -> None:
+            thread = threading.Thread(target=intrude)
+            thread.start()
+            thread.join()
+
+        decoder = EventDecoder(on_unknown="drop", on_deviation=wait)
+        stream = sse(text("a"), TestUnknown.DOCUMENT, text("c"))
+        assert [event.delta for event in decoder.feed(stream)] == ["a", "c"]
+        assert len(errors) == 1
+        assert decoder.close() == []
 
     def test_another_decoder_may_be_used_from_within(self) -> None:
         other = EventDecoder(as_dict=True)
