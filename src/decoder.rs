@@ -127,6 +127,14 @@ impl EventDecoder {
         Err(PyErr::from_value(failed.clone()))
     }
 
+    /// What feeding a closed decoder raises. A mistake of the caller's, not of the stream's, and so
+    /// not kept.
+    #[cold]
+    fn closed_error(&self, py: Python<'_>) -> PyErr {
+        let failed = self.check_usable(py).err();
+        failed.unwrap_or_else(|| AGUIError::new_err("the decoder is closed"))
+    }
+
     /// Reads with `read`, which puts events into a list. An error is raised at once if there are
     /// none, else with the next call: what came before it is delivered.
     fn deliver<'py>(
@@ -356,9 +364,8 @@ impl EventDecoder {
         py: Python<'py>,
         chunk: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        // A mistake of the caller's, not of the stream's: it is not kept.
-        if self.closed && self.failed.is_none() {
-            return Err(AGUIError::new_err("the decoder is closed"));
+        if self.closed {
+            return Err(self.closed_error(py));
         }
         with_bytes(chunk, |chunk| {
             self.deliver(py, |decoder, events| {
