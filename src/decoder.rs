@@ -83,9 +83,12 @@ impl OnUnknown {
 ///         the stream, or a frame without its length.
 ///     on_unknown: What becomes of an event of an unknown type: ``"forward"`` gives it as a wire
 ///         dict, ``"drop"`` reports it as a deviation, ``"raise"`` raises.
-///     on_deviation: Called with a :class:`Deviation` for each event that was dropped, and for each
-///         part that protobuf has and the protocol has not. Without it they are logged, at WARNING
-///         under the name ``agui_codec``.
+///     on_deviation: Called with a :class:`Deviation` for each event that was dropped, for each part
+///         that protobuf has and the protocol has not, and for each ``[DONE]``. Without it they are
+///         logged, at WARNING under the name ``agui_codec``.
+///     allow_done: Pass over ``data: [DONE]``, with which servers in the manner of OpenAI's end
+///         their streams, and report it as a deviation. Otherwise it is the error that it is in
+///         AG-UI. It says nothing about the run, which its own events end.
 ///
 /// Raises:
 ///     AGUIError: For another content type.
@@ -109,7 +112,11 @@ struct Options {
     max_event_bytes: usize,
     on_unknown: OnUnknown,
     reporter: Reporter,
+    allow_done: bool,
 }
+
+/// What servers in the manner of OpenAI's send as the last event of a stream.
+const DONE: &[u8] = b"[DONE]";
 
 impl EventDecoder {
     fn check_usable(&self, py: Python<'_>) -> PyResult<()> {
@@ -118,6 +125,14 @@ impl EventDecoder {
         // Or it would grow with each time it is raised.
         failed.setattr(intern!(py, "__traceback__"), py.None())?;
         Err(PyErr::from_value(failed.clone()))
+    }
+
+    /// What feeding a closed decoder raises. A mistake of the caller's, not of the stream's, and so
+    /// not kept.
+    #[cold]
+    fn closed_error(&self, py: Python<'_>) -> PyErr {
+        let failed = self.check_usable(py).err();
+        failed.unwrap_or_else(|| AGUIError::new_err("the decoder is closed"))
     }
 
     /// Reads with `read`, which puts events into a list. An error is raised at once if there are
@@ -178,14 +193,11 @@ impl Sink<'_, '_> {
     #[inline]
     fn json(&mut self, document: &[u8], offset: u64, contiguous: bool) -> Result<(), Halt> {
         let py = self.events.py();
-        let Decoded { event, known } = decode(py, document, self.options.spelling, self.tools)
-            .map_err(|mut error| {
-                if let NoEvent::Fault(fault) = &mut error {
-                    let inside = fault.offset.filter(|_| contiguous).unwrap_or(0);
-                    fault.offset = Some(offset + inside);
-                }
-                error
-            })?;
+        let decoded = decode(py, document, self.options.spelling, self.tools);
+        let Decoded { event, known } = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => return self.no_event(error, document, offset, contiguous),
+        };
         if known || self.options.on_unknown == OnUnknown::Forward {
             self.events.append(event)?;
         } else {
@@ -215,6 +227,31 @@ impl Sink<'_, '_> {
         }
         *self.count += 1;
         Ok(())
+    }
+
+    /// What became no event is an error, unless it is the marker that may be passed over.
+    #[cold]
+    fn no_event(
+        &self,
+        mut error: NoEvent,
+        document: &[u8],
+        offset: u64,
+        contiguous: bool,
+    ) -> Result<(), Halt> {
+        if self.options.allow_done && document.trim_ascii() == DONE {
+            let deviation = Deviation {
+                kind: "done".into(),
+                event_type: None,
+                path: String::new(),
+                detail: "[DONE], which is no event, was passed over".into(),
+            };
+            return Ok(self.options.reporter.report(self.events.py(), deviation)?);
+        }
+        if let NoEvent::Fault(fault) = &mut error {
+            let inside = fault.offset.filter(|_| contiguous).unwrap_or(0);
+            fault.offset = Some(offset + inside);
+        }
+        Err(error.into())
     }
 
     #[cold]
@@ -283,13 +320,14 @@ impl From<PyErr> for Halt {
 #[pymethods]
 impl EventDecoder {
     #[new]
-    #[pyo3(signature = (content_type="text/event-stream", *, as_dict=false, max_event_bytes=10_485_760, on_unknown="forward", on_deviation=None))]
+    #[pyo3(signature = (content_type="text/event-stream", *, as_dict=false, max_event_bytes=10_485_760, on_unknown="forward", on_deviation=None, allow_done=false))]
     fn new(
         content_type: &str,
         as_dict: bool,
         max_event_bytes: usize,
         on_unknown: &str,
         on_deviation: Option<Py<PyAny>>,
+        allow_done: bool,
     ) -> PyResult<Self> {
         let Some(transport) = Transport::of(content_type, max_event_bytes) else {
             let reason = format!("no AG-UI stream has the content type {content_type:?}");
@@ -300,6 +338,7 @@ impl EventDecoder {
             max_event_bytes,
             on_unknown: OnUnknown::named(on_unknown)?,
             reporter: Reporter::new(on_deviation),
+            allow_done,
         };
         Ok(Self { transport, options, count: 0, position: 0, failed: None, closed: false })
     }
@@ -318,17 +357,18 @@ impl EventDecoder {
     ///         is raised by the next call. From then on every call raises it.
     ///     FrameTooLargeError: For an event longer than ``max_event_bytes``; likewise.
     ///     UnknownEventError: For an event of an unknown type, with ``on_unknown="raise"``; likewise.
+    ///     AGUIError: If the decoder has been closed.
     #[pyo3(signature = (chunk, /))]
     pub fn feed<'py>(
         &mut self,
         py: Python<'py>,
         chunk: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
+        if self.closed {
+            return Err(self.closed_error(py));
+        }
         with_bytes(chunk, |chunk| {
             self.deliver(py, |decoder, events| {
-                if decoder.closed {
-                    return Err(AGUIError::new_err("the decoder is closed"));
-                }
                 decoder.read(events, |transport, position, sink| match transport {
                     Transport::Sse(parser) => parser
                         .feed(chunk, |frame| sink.json(frame.data, frame.offset, frame.contiguous)),
@@ -371,14 +411,14 @@ impl EventDecoder {
                 return Ok(());
             }
             decoder.read(events, |transport, position, sink| {
-                let truncated = || {
-                    let reason = "the stream ended inside an event";
+                let truncated = |why: &str| {
+                    let reason = format!("the stream ended inside an event{why}");
                     Halt::NoEvent(NoEvent::new(Refused::Truncated, reason, Some(position)))
                 };
                 let last = match transport {
                     Transport::Sse(parser) => match parser.rest() {
                         Rest::Nothing => return Ok(()),
-                        Rest::Fragment => return Err(truncated()),
+                        Rest::Fragment => return Err(truncated("")),
                         Rest::Event(frame) => sink.json(frame.data, frame.offset, frame.contiguous),
                     },
                     Transport::JsonLines(lines) => match lines.rest() {
@@ -389,7 +429,7 @@ impl EventDecoder {
                 };
                 last.map_err(|halt| match halt {
                     Halt::NoEvent(NoEvent::Fault(fault)) if fault.refused == Refused::NoJson => {
-                        truncated()
+                        truncated(&format!(": {}", fault.fault.reason))
                     }
                     halt => halt,
                 })

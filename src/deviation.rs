@@ -17,8 +17,8 @@ use std::fmt;
 /// ``protocol_version`` (a peer that declares a newer or an unreadable one); ``legacy`` (a retired
 /// shape was converted), ``legacy_loss`` (which lost something), ``legacy_kept`` (which could not be
 /// converted), ``minted_id`` (an id that no producer wrote); ``downgrade_loss`` (what an older peer
-/// cannot be sent); ``overwritten`` (a chunk's property that its opener already has). The reducer
-/// adds its own.
+/// cannot be sent); ``overwritten`` (a chunk's property that its opener already has); ``done`` (a
+/// ``[DONE]`` where an event should be). The reducer adds its own.
 #[pyclass(module = "agui_codec", frozen, eq, hash, get_all)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Deviation {
@@ -33,6 +33,11 @@ impl Deviation {
     #[new]
     fn new(kind: String, event_type: Option<String>, path: String, detail: String) -> Self {
         Self { kind, event_type, path, detail }
+    }
+
+    /// What pickle makes it from again.
+    fn __getnewargs__(&self) -> (&str, Option<&str>, &str, &str) {
+        (&self.kind, self.event_type.as_deref(), &self.path, &self.detail)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

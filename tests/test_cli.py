@@ -1,5 +1,6 @@
 """The command line: in process where that shows it, as a process for pipes and signals."""
 
+import gzip
 import io
 import json
 import os
@@ -19,7 +20,7 @@ pytest.importorskip("rich")
 from click.testing import CliRunner, Result
 
 import agui_codec
-from agui_codec import _commands, _demo
+from agui_codec import _commands, _demo, _reading
 
 COMMAND = [sys.executable, "-m", "agui_codec.cli"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes and signals")
@@ -195,7 +196,7 @@ def test_any_cut_gives_the_same_events(stdin):
             return super().read1(3)
 
     stdin = b"\xef\xbb\xbf" + stdin.replace(b"\n", b"\r\n")
-    events = [event for _, event in _commands._read(Chunks(stdin), None)]
+    events = list(_reading.Events(Chunks(stdin), None))
     assert events == [json.loads(line) for line in JSONL.splitlines()]
 
 
@@ -233,15 +234,33 @@ GOOD = b'{"type":"RUN_ERROR","message":"x"}'
 @pytest.mark.parametrize(
     ("stdin", "message"),
     [
-        (GOOD + b'\n\n{"type":', "line 3: not JSON: Expecting value at character 9"),
-        (GOOD + b"\n[1]\n", "line 2: an event is a JSON object, not [1]"),
-        (GOOD + b'\n{"message":"x"}\n', 'line 2: an event has a "type"'),
-        (GOOD + b'\n{"type":"CUSTOM","name":"n","value":NaN}', "line 2: NaN is not JSON"),
-        (GOOD + b'\n{"type":"RUN_ERROR","message":"\xc3"}', "line 2: not UTF-8 at byte 32"),
-        (GOOD + b'\n{"type":"CUSTOM","value":' + b"[" * 100_000, "line 2: nested too deeply"),
-        (GOOD + b'\n{"type":"RUN_ERROR","message":"\\ud800"}', "line 2: message: "),
-        (b"data: " + GOOD + b"\n\n: c\n\ndata: [DONE]\n\n", "line 5: not JSON"),
-        (b"data: " + GOOD + b'\n\ndata: {"type":\n', "line 3: the stream ends inside this event"),
+        (GOOD + b'\n\n{"type":', "line 3: event 1: the stream ended inside an event"),
+        (GOOD + b"\n[1]\n", "line 2: event 1: an event is a JSON object, not an array"),
+        (GOOD + b'\n{"message":"x"}\n', 'line 2: event 1: an event has a "type"'),
+        (
+            GOOD + b'\n{"type":"CUSTOM","name":"n","value":NaN}\n',
+            "line 2: event 1: NaN and Infinity are no JSON",
+        ),
+        (
+            GOOD + b'\n{"type":"RUN_ERROR","message":"\xc3"}\n',
+            "line 2: event 1: bytes that are no UTF-8",
+        ),
+        (
+            GOOD + b'\n{"type":"CUSTOM","value":' + b"[" * 100_000 + b"\n",
+            "line 2: event 1: nested deeper than 254 levels",
+        ),
+        (
+            GOOD + b'\n{"type":"RUN_ERROR","message":"\\ud800"}\n',
+            "line 2: event 1: half a surrogate pair",
+        ),
+        (
+            b"data: " + GOOD + b"\n\n: c\n\ndata: [DONE]\n\n",
+            "line 5: event 1: 'D' where a value should be",
+        ),
+        (
+            b"data: " + GOOD + b'\n\ndata: {"type":\n',
+            "line 3: event 1: the stream ended inside an event",
+        ),
     ],
 )
 def test_an_error_names_the_line_after_what_came_before_it(stdin, message):
@@ -256,15 +275,69 @@ def test_a_form_that_is_not_known():
     result = encode(b"\nhello\n")
     assert result.exit_code == 1
     assert "line 2: neither a JSON object nor Server-Sent Events" in result.stderr
-    assert "line 1: not JSON" in encode(b"hello", "--from", "jsonl").stderr
+    assert "line 1: event 0: 'h' where" in encode(b"hello\n", "--from", "jsonl").stderr
+
+
+def test_done_is_passed_over_if_asked_for():
+    stdin = SSE + b"data: [DONE]\n\n"
+    result = encode(stdin, "--allow-done")
+    assert (result.exit_code, result.stdout_bytes) == (0, SSE)
+    assert encode(stdin).exit_code == 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 16])
+def test_lines_are_counted_however_they_come(end, size):
+    class Pieces(io.BytesIO):
+        def read1(self, _: int | None = -1) -> bytes:
+            return super().read1(size)
+
+    good = b'data: {"type":"RAW",\ndata: "event":1}\n\n'
+    sse = b"\xef\xbb\xbf" + good + b"\n: ping\n\nid: 1\n" + good + b"\n: x\ndata: {}\n\n"
+    jsonl = b'\n{"type":"RAW","event":1}\n\n \n{"type":"RAW","event":1}\n{}\n'
+    for stdin, lines, last in ((sse, [1, 8], 13), (jsonl, [2, 5], 6)):
+        events = _reading.Events(Pieces(stdin.replace(b"\n", end)), None)
+        seen = []
+
+        def read(events=events, seen=seen) -> None:
+            for _ in events:
+                seen.append(events.line)
+
+        with pytest.raises(agui_codec.DecodeError, match='event 2: an event has a "type"'):
+            read()
+        assert seen == lines
+        assert events.line == last
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "x: y\n"])
+def test_what_is_no_stream_is_said(end):
+    for text in ("hello", "da", "[1]", "<html>", "datum: 1", "HTTP/1.1 200 OK"):
+        for command in ("encode", "decode", "inspect", "replay"):
+            result = invoke(command, "-", stdin=b"\n" + (text + end).encode())
+            assert result.exit_code == 1
+            assert result.stderr.startswith("Error: line 2: neither a JSON object nor Server-Sent")
+
+
+@pytest.mark.parametrize("command", ["encode", "compact", "replay", "verify"])
+def test_what_decode_reads_all_read(command):
+    whole = invoke(command, "-", stdin=SSE).stdout_bytes
+    binary = agui_codec.EventEncoder(agui_codec.AGUI_MEDIA_TYPE).encode_many(
+        [json.loads(line) for line in JSONL.splitlines()]
+    )
+    for stdin in (binary, gzip.compress(binary), gzip.compress(SSE), b"\xef\xbb\xbf" + JSONL):
+        result = invoke(command, "-", stdin=stdin)
+        assert result.exit_code == 0, result.output
+        assert len(result.stdout_bytes.splitlines()) == len(whole.splitlines())
 
 
 # --- encode: as part of a pipeline ---------------------------------------------------------
 
 
-def start() -> "subprocess.Popen[bytes]":
+def start(*command: str) -> "subprocess.Popen[bytes]":
     pipe = subprocess.PIPE
-    return subprocess.Popen([*COMMAND, "encode", "-"], stdin=pipe, stdout=pipe, stderr=pipe)
+    return subprocess.Popen(
+        [*COMMAND, *(command or ["encode"]), "-"], stdin=pipe, stdout=pipe, stderr=pipe
+    )
 
 
 def test_each_event_is_written_before_the_next_comes():
@@ -278,23 +351,36 @@ def test_each_event_is_written_before_the_next_comes():
 
 
 @posix
-def test_ctrl_c_ends_it_without_a_traceback():
-    with start() as process:
+@pytest.mark.parametrize("command", [["encode"], ["decode"], ["convert", "--to", "sse"]])
+def test_ctrl_c_ends_it_without_a_traceback(command):
+    with start(*command) as process:
         process.stdin.write(JSONL[: JSONL.index(b"\n") + 1])
         process.stdin.flush()
-        assert process.stdout.readline() + process.stdout.readline() == FRAMES[0]
+        assert json.loads(process.stdout.readline().removeprefix(b"data: ")) == json.loads(
+            FRAMES[0][6:]
+        )
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 1
-        assert b"Traceback" not in process.stderr.read()
+        assert process.wait(10) == 130
+        assert process.stderr.read() in (b"", b"\n")
 
 
 @posix
-def test_a_reader_that_goes_ends_it_quietly(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "to"),
+    [
+        ("encode", "sse"),
+        ("encode", "jsonl"),
+        ("decode", "jsonl"),
+        ("decode", "pretty"),
+        ("convert", "jsonl"),
+    ],
+)
+def test_a_reader_that_goes_ends_it_quietly(tmp_path, command, to):
     path = tmp_path / "long.jsonl"
     path.write_bytes(JSONL * 1000)
-    command = [*COMMAND, "encode", str(path)]
+    command = [*COMMAND, command, str(path), "--to", to]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout.readline() == FRAMES[0][:-1]
+        assert process.stdout.readline()
         process.stdout.close()
         assert process.wait(10) == 1
         assert process.stderr.read() == b""
@@ -319,7 +405,7 @@ def test_memory_does_not_grow_with_the_input():
 
     tracemalloc.start()
     try:
-        count = sum(1 for _ in _commands._read(Endless(), None))
+        count = sum(1 for _ in _reading.Events(Endless(), None))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

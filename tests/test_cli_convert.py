@@ -64,6 +64,40 @@ def test_an_error_keeps_what_came_before() -> None:
         assert proto.decode(message, as_dict=True) == json.loads(good)
 
 
+def test_the_same_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.sse"
+    path.write_bytes(STREAMS["sse"])
+    (tmp_path / "b.sse").symlink_to(path)
+    for out in (path, tmp_path / "b.sse", tmp_path / ".." / tmp_path.name / "a.sse"):
+        done = convert(path, out)
+        assert done.exit_code == 2
+        assert "IN and OUT are the same file" in done.output
+    assert path.read_bytes() == STREAMS["sse"]
+
+
+def test_no_events_make_an_empty_file(tmp_path: Path) -> None:
+    out = tmp_path / "a.JSONL"
+    out.write_bytes(b"before")
+    assert convert("-", out, stdin=b": ping\n\n").exit_code == 0
+    assert out.read_bytes() == b""
+
+
+def test_which_event_is_wrong() -> None:
+    good = b'{"type":"STEP_STARTED","stepName":"s"}\n'
+    # One that cannot be written, and one that cannot be read.
+    big = b'{"type":"CUSTOM","name":"n","value":9007199254740993}\n'
+    for bad, message in ((big, "value: "), (b"x\n", "'x' where a value")):
+        done = convert("-", "--to", "protobuf", stdin=good + bad)
+        assert done.stderr.startswith(f"Error: event 1: {message}")
+
+
+def test_done_is_passed_over_if_asked_for() -> None:
+    stdin = STREAMS["sse"] + b"data: [DONE]\n\n"
+    done = convert("-", "--to", "jsonl", "--allow-done", stdin=stdin)
+    assert (done.exit_code, done.stdout_bytes) == (0, STREAMS["jsonl"])
+    assert convert("-", "--to", "jsonl", stdin=stdin).exit_code == 1
+
+
 def test_a_cut_stream_is_an_error() -> None:
     done = convert("-", "--from", "protobuf", "--to", "jsonl", stdin=STREAMS["protobuf"][:-1])
     assert done.exit_code == 1

@@ -1,7 +1,9 @@
 """The commands ``decode`` and ``inspect``."""
 
 import gzip
+import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ pytest.importorskip("rich")
 
 from click.testing import CliRunner, Result
 
-from agui_codec import EventEncoder, _commands, _demo, to_json
+from agui_codec import EventEncoder, _commands, _demo, _reading, to_json
 
 RUN = _demo.run()
 PROTOBUF = EventEncoder("application/vnd.ag-ui.event+proto")
@@ -56,6 +58,46 @@ class TestDecode:
         path = tmp_path / "run"
         path.write_bytes(b"\n\n" + STREAMS["jsonl"])
         assert lines(invoke("decode", str(path))) == DICTS
+
+    def test_compressed_oddly(self) -> None:
+        packed = gzip.compress(STREAMS["jsonl"])
+        # Members with zeros between and behind them, as tapes have.
+        stdin = packed + bytes(100_000) + packed + bytes(700)
+        assert lines(invoke("decode", stdin=stdin)) == DICTS * 2
+
+        class Slow(io.BytesIO):
+            def read1(self, _: int | None = -1) -> bytes:
+                return super().read1(1)
+
+        assert list(_reading.Events(Slow(packed), None)) == DICTS
+
+    def test_done(self) -> None:
+        stdin = STREAMS["sse"] + b"data: [DONE]\n\n"
+        result = invoke("decode", "--allow-done", stdin=stdin)
+        assert (result.exit_code, lines(result)) == (0, DICTS)
+        result = invoke("inspect", "--allow-done", "--json", stdin=stdin)
+        assert result.exit_code == 0
+        assert json.loads(result.stdout)["tolerated"] == [
+            "[DONE], which is no event, was passed over"
+        ]
+
+    def test_what_a_terminal_would_obey_is_not_shown(self) -> None:
+        stdin = b'{"type":"[/x]\\u001b]0;\\u009b","b":"\\u001b[2J"}\n'
+        for command in (["decode", "--to", "pretty"], ["inspect"]):
+            shown = invoke(*command, stdin=stdin).stdout
+            assert r"[/x]\x1b]0;\x9b" in shown
+            assert "\x1b" not in shown
+
+    def test_characters_that_the_terminal_has_not(self) -> None:
+        command = [sys.executable, "-m", "agui_codec.cli", "decode", "--to", "pretty"]
+        done = subprocess.run(
+            command,
+            input='{"type":"RAW","event":"é😀"}'.encode(),
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert rb'{"event": "\xe9\U0001f600"}' in done.stdout
 
     def test_pretty(self) -> None:
         shown = invoke("decode", "--to", "pretty", stdin=STREAMS["sse"]).stdout.splitlines()
@@ -148,6 +190,13 @@ class TestInspect:
         assert result.exit_code == 0
         (deviation,) = json.loads(result.stdout)["tolerated"]
         assert deviation.startswith("event 1: FUTURE: ")
+
+    def test_what_is_tolerated_over_protobuf(self) -> None:
+        future = b"\0\0\0\x05\xfa\x06\x02\x08\x01"
+        result = invoke("inspect", "--json", stdin=future + STREAMS["protobuf"])
+        assert result.exit_code == 0
+        (deviation,) = json.loads(result.stdout)["tolerated"]
+        assert "unknown type was dropped" in deviation
 
     def test_a_recording(self, shared: Path) -> None:
         result = invoke("inspect", str(shared / "recordings/langgraph.sse"))

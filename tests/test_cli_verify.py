@@ -100,6 +100,17 @@ def test_what_is_no_event_stream() -> None:
     assert result.exit_code == 1
     assert "type" in result.stderr
     assert verify(b"hello\n").exit_code == 1
+    assert verify(b'{"type":"RAW","event":1').stderr.startswith(
+        "Error: line 1: event 0: the stream"
+    )
+    # As JSON it is a verdict like any other.
+    status, said = verdict(
+        b"".join(json.dumps(event).encode() + b"\n" for event in run()[:1]) + b"x\n"
+    )
+    assert status == 1
+    assert said["events"] == 2
+    assert (said["error"]["index"], said["error"]["line"]) == (1, 2)
+    assert "'x' where a value should be" in said["error"]["reason"]
 
 
 @pytest.mark.parametrize("path", corpus_files("recordings/*.sse"))

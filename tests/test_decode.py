@@ -8,6 +8,7 @@ import gc
 import json
 import logging
 import pickle
+import threading
 import weakref
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,30 @@ class TestEqualToTheOfficialValidator:
     def test_random_events(self, data: st.DataObject) -> None:
         check(json.dumps(data.draw(random_events())))
 
+    @given(st.data())
+    def test_mutated_documents(self, data: st.DataObject) -> None:
+        """What is JSON and what an event: the same verdict, and the same event."""
+        document = json.dumps(MINIMAL[data.draw(st.sampled_from(KINDS))], separators=(",", ":"))
+        for _ in range(data.draw(st.integers(1, 3))):
+            entries = [at + 1 for at, char in enumerate(document) if char in "{[,"]
+            at = data.draw(st.sampled_from(entries) | st.integers(0, len(document)))
+            end = data.draw(st.just(at) | st.integers(at, len(document)))
+            document = document[:at] + data.draw(st.sampled_from(PIECES)) + document[end:]
+        expected = judgement(document)
+        try:
+            event = decode_event(document)
+        except DecodeError as error:
+            # Known difference: pydantic takes NaN and Infinity for JSON, RFC 8259 does not.
+            strict = "NaN and Infinity are no JSON" in str(error)
+            assert strict or isinstance(expected, ValidationError), document
+            return
+        if isinstance(event, dict):
+            # Known difference: an event of an unknown type is a wire dict.
+            assert event["type"] not in KINDS
+            assert isinstance(expected, ValidationError)
+        else:
+            assert equal(event, expected), document
+
     def test_what_a_model_is(self) -> None:
         event = decode_event(text("x", extra=1))
         official_event = ADAPTER.validate_json(text("x", extra=1))
@@ -226,6 +251,34 @@ class TestEqualToTheOfficialValidator:
         other.model_fields_set.add("z")
         other.model_extra["w"] = 1
         assert decode_event(text("x", extra=1)) == official_event
+
+
+PIECES = [
+    *(
+        '"',
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        " ",
+        "\t",
+        "\0",
+        "-",
+        "0",
+        "5",
+        "1.5",
+        "NaN",
+        "\ufeff",
+        "é",
+    ),
+    *("\\n", "\\u", "\\ud800", "\\udc00", "1e999", "9" * 25, "-0", "1E3", "true", "null", ""),
+    *('"type":"RAW",', '"type":"FUTURE",', '"type":null,', '"messageId":"z",', '"role":"user",'),
+    *('"a":1,', '"a":1,"a":2,', '"metadata":{},', '"rawEvent":null,', '"subagentRunId":"x",'),
+    *(f'"timestamp":{at},' for at in ("1.0", "1e3", "1.5e3", "-0", "true", "null", "1e30")),
+    *(f'"timestamp":{at},' for at in ('"1"', '" 7 "', '"1_0"', "9007199254740993", "[]")),
+]
 
 
 def random_events() -> st.SearchStrategy[dict[str, Any]]:
@@ -397,6 +450,24 @@ class TestErrors:
         with pytest.raises(TypeError, match="bytes-like object is required"):
             decode_event(data)  # type: ignore[call-overload]
 
+    def test_pickled(self) -> None:
+        with pytest.raises(DecodeError) as caught:
+            decode(sse(text("a"), '{"type":"RUN_ERROR","message":5}'))
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert type(error) is DecodeError
+        assert (str(error), error.offset, error.path, error.event_index) == (
+            str(caught.value),
+            caught.value.offset,
+            "message",
+            1,
+        )
+        deviation = Deviation("done", None, "p", "d")
+        for copied in (pickle.loads(pickle.dumps(deviation)), copy.deepcopy(deviation)):
+            assert copied == deviation
+        # A stream is read once.
+        with pytest.raises(TypeError, match="cannot pickle"):
+            pickle.dumps(EventDecoder())
+
     def test_kinds_of_input(self) -> None:
         document = text("é")
         expected = decode_event(document)
@@ -486,8 +557,19 @@ class TestStream:
     def test_closed(self) -> None:
         decoder = EventDecoder()
         assert decoder.close() == decoder.close() == []
-        with pytest.raises(AGUIError, match="the decoder is closed"):
-            decoder.feed(b"")
+        for _ in range(2):
+            with pytest.raises(AGUIError, match="the decoder is closed"):
+                decoder.feed(b"")
+        # The caller's mistake is none of the stream's.
+        assert decoder.error is None
+        assert decoder.close() == []
+
+    def test_closed_after_an_error(self) -> None:
+        decoder = EventDecoder()
+        decoder.feed(b"data: {")
+        for call in (decoder.close, decoder.close, lambda: decoder.feed(b"")):
+            with pytest.raises(TruncatedStreamError, match="ended inside an event: the document"):
+                call()
 
     @pytest.mark.parametrize("data", ["null", "[]", "[DONE]", "", "5", '"x"', "{", "{}"])
     def test_s13_what_is_no_object(self, data: str) -> None:
@@ -606,11 +688,77 @@ class TestUnknown:
             EventDecoder(on_unknown="keep")  # type: ignore[arg-type]
 
 
+class TestDone:
+    """S13: ``data: [DONE]`` at the end of a stream, as OpenAI's servers write it."""
+
+    @pytest.mark.parametrize("as_dict", [True, False])
+    @pytest.mark.parametrize(
+        "end", ["data: [DONE]\n\n", "data:[DONE] \r\n\r\n", "data: [DONE]\n", "data: [DONE]"]
+    )
+    def test_passed_over_and_reported(self, end: str, as_dict: bool) -> None:
+        stream = sse(text("a"), text("b")) + end.encode()
+        expected = decode(sse(text("a"), text("b")), as_dict=as_dict)
+        for size in (1, 7, len(stream)):
+            seen: list[Deviation] = []
+            options: dict[str, Any] = {"as_dict": as_dict, "on_deviation": seen.append}
+            assert decode(*split(stream, size), allow_done=True, **options) == expected
+            (deviation,) = seen
+            assert (deviation.kind, deviation.event_type, deviation.path) == ("done", None, "")
+            assert "[DONE]" in deviation.detail
+
+    def test_json_lines(self) -> None:
+        seen: list[Deviation] = []
+        options: dict[str, Any] = {"allow_done": True, "on_deviation": seen.append}
+        lines = text("a").encode() + b"\n[DONE]\n"
+        assert len(decode(lines, content_type="application/x-ndjson", **options)) == 1
+        assert [deviation.kind for deviation in seen] == ["done"]
+
+    def test_is_no_event(self) -> None:
+        """It is not counted, and what comes after it is read."""
+        seen: list[Deviation] = []
+        decoder = EventDecoder(allow_done=True, on_deviation=seen.append)
+        assert len(decoder.feed(sse(text("a"), "[DONE]", text("b"), "[DONE]", "{"))) == 2
+        with pytest.raises(DecodeError, match="event 2: "):
+            decoder.close()
+        assert len(seen) == 2
+
+    def test_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING, "agui_codec"):
+            assert decode(sse("[DONE]"), allow_done=True) == []
+        (record,) = caplog.records
+        assert "[DONE]" in record.getMessage()
+
+    @pytest.mark.parametrize("data", ["[done]", "[DONE", "DONE", '"[DONE]"', "[DONE]x", "[]", ""])
+    def test_nothing_else_is(self, data: str) -> None:
+        with pytest.raises(DecodeError):
+            decode(sse(data), allow_done=True)
+
+    def test_an_error_by_default_and_alone(self) -> None:
+        for options in ({}, {"allow_done": False}):
+            with pytest.raises(DecodeError, match="near"):
+                decode(sse("[DONE]"), **options)
+        with pytest.raises(DecodeError):
+            decode_event("[DONE]")
+
+    def test_a_cut_one_is_truncation(self) -> None:
+        with pytest.raises(TruncatedStreamError):
+            decode(b"data: [DON", allow_done=True)
+
+    def test_what_on_deviation_raises_comes_through(self) -> None:
+        def refuse(deviation: Deviation) -> None:
+            raise LookupError(deviation.kind)
+
+        decoder = EventDecoder(allow_done=True, on_deviation=refuse)
+        assert len(decoder.feed(sse(text("a"), "[DONE]"))) == 1
+        with pytest.raises(LookupError, match="done"):
+            decoder.close()
+
+
 class TestCases:
     """Bug reports from the field; the others are beside what they are about.
 
     D1 and D12 to the official validator, D8, D9, D10 and D11 in test_reader.py, S2 to S9 and S11 in
-    test_sse.py and TestStream, S10 there and in test_decode_hostile.py.
+    test_sse.py and TestStream, S13 there and in TestDone, S10 there and in test_decode_hostile.py.
     """
 
     def test_d2_an_unknown_role_is_kept_in_dicts_and_refused_by_the_models(self) -> None:
@@ -769,6 +917,40 @@ class TestOwnership:
         gone = fail()
         gc.collect()
         assert gone() is None
+
+    def test_another_thread_is_refused_and_does_no_harm(self) -> None:
+        errors: list[BaseException] = []
+
+        def intrude() -> None:
+            try:
+                decoder.feed(sse(text("b")))
+            except RuntimeError as error:
+                errors.append(error)
+
+        def wait(_: Deviation) -> None:
+            thread = threading.Thread(target=intrude)
+            thread.start()
+            thread.join()
+
+        decoder = EventDecoder(on_unknown="drop", on_deviation=wait)
+        stream = sse(text("a"), TestUnknown.DOCUMENT, text("c"))
+        assert [event.delta for event in decoder.feed(stream)] == ["a", "c"]
+        assert len(errors) == 1
+        assert decoder.close() == []
+
+    def test_another_decoder_may_be_used_from_within(self) -> None:
+        other = EventDecoder(as_dict=True)
+        seen: list[Any] = []
+
+        def use(_: Deviation) -> None:
+            seen.extend(other.feed(sse(text("b", zz="x\n"))))
+            seen.append(decode_event(text("c")))
+            gc.collect()
+
+        decoder = EventDecoder(on_unknown="drop", on_deviation=use)
+        stream = sse(text("a"), TestUnknown.DOCUMENT, text("a"))
+        assert [event.delta for event in decoder.feed(stream)] == ["a", "a"]
+        assert seen == [json.loads(text("b", zz="x\n")), decode_event(text("c"))]
 
     def test_a_call_from_within_is_refused(self) -> None:
         def again(_: Deviation) -> None:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agui_codec import AGUIError, DecodeError, TruncatedStreamError, aiter_events, iter_events
+from agui_codec import (
+    AGUIError,
+    DecodeError,
+    SequenceError,
+    TruncatedStreamError,
+    aiter_events,
+    client_pipeline,
+    iter_events,
+    through,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -59,6 +68,14 @@ class TestSync:
         assert event["delta"] == "1"
         with pytest.raises(AGUIError, match="no AG-UI stream"):
             iter_events([], "application/json")
+
+    def test_s13_a_done_at_the_end(self) -> None:
+        seen: list[Any] = []
+        source = Source(sse("1"), b"data: [DONE]\n\n")
+        (event,) = iter_events(source, allow_done=True, on_deviation=seen.append)
+        assert (event.delta, [deviation.kind for deviation in seen]) == ("1", ["done"])
+        with pytest.raises(DecodeError, match=r"event 1: .*\[DONE\]"):
+            list(iter_events(Source(sse("1"), b"data: [DONE]\n\n")))
 
     def test_a_file(self) -> None:
         assert len(list(iter_events(io.BytesIO(sse("1") + sse("2"))))) == 2
@@ -135,6 +152,14 @@ class TestAsync:
         with pytest.raises(AGUIError, match="no AG-UI stream"):
             aiter_events(Source(), "application/json")
 
+    def test_s13_a_done_at_the_end(self) -> None:
+        seen: list[Any] = []
+        source = Source(sse("1"), b"data: [DONE]\n\n")
+        (event,) = self.run(source, allow_done=True, on_deviation=seen.append)
+        assert (event.delta, [deviation.kind for deviation in seen]) == ("1", ["done"])
+        with pytest.raises(DecodeError, match=r"event 1: .*\[DONE\]"):
+            self.run(Source(sse("1"), b"data: [DONE]\n\n"))
+
     def test_an_early_end_closes_the_source(self) -> None:
         source = Source(sse("1"), sse("2"))
 
@@ -192,3 +217,20 @@ class TestAsync:
     def test_a_truncated_stream(self) -> None:
         with pytest.raises(TruncatedStreamError):
             self.run(Source(sse("1")[:-9]))
+
+
+def test_s13_a_client_that_allows_done() -> None:
+    run = '"threadId":"t","runId":"r"}'
+    started = f'data: {{"type":"RUN_STARTED",{run}\n\n'.encode()
+    finished = f'data: {{"type":"RUN_FINISHED",{run}\n\n'.encode()
+    done = b"data: [DONE]\n\n"
+    seen: list[Any] = []
+    pipeline = client_pipeline(allow_done=True, on_deviation=seen.append)
+    assert len(list(through([started, finished, done], pipeline))) == 2
+    assert [deviation.kind for deviation in seen] == ["done"]
+    with pytest.raises(DecodeError, match=r"\[DONE\]"):
+        list(through([started, finished, done], client_pipeline()))
+    # It does not end the run.
+    pipeline = client_pipeline(allow_done=True, on_deviation=seen.append)
+    with pytest.raises(SequenceError):
+        list(through([started, done], pipeline))

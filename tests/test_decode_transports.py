@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +119,57 @@ def test_the_older_spelling() -> None:
     assert decode("application/x-ag-ui", [STREAMS[PROTOBUF]], as_dict=True) == EVENTS
 
 
+UNKNOWN = '{"type":"FUTURE","b":[1,null]}'
+STREAMS_UNKNOWN = {
+    "text/event-stream": b"data: " + UNKNOWN.encode() + b"\n\n",
+    JSONL: UNKNOWN.encode() + b"\n",
+    PROTOBUF: frame(FUTURE),
+}
+LAST = {
+    "text/event-stream": b"data: " + json.dumps(EVENTS[-1]).encode() + b"\n\n",
+    JSONL: json.dumps(EVENTS[-1]).encode() + b"\n",
+    PROTOBUF: frame(proto.encode(EVENTS[-1])),
+}
+NO_EVENT = {"text/event-stream": b"data: x\n\n", JSONL: b"x\n", PROTOBUF: frame(b"\xff")}
+
+
+@pytest.mark.parametrize("as_dict", [True, False])
+@pytest.mark.parametrize("content_type", LAST)
+class TestEachTransportAndMode:
+    @pytest.mark.parametrize("on_unknown", ["forward", "drop"])
+    def test_unknown_events(self, content_type: str, as_dict: bool, on_unknown: Any) -> None:
+        seen: list[Deviation] = []
+        options: dict[str, Any] = {"on_unknown": on_unknown, "on_deviation": seen.append}
+        last = decode(content_type, [LAST[content_type]], as_dict=as_dict)
+        stream = LAST[content_type] + STREAMS_UNKNOWN[content_type] + LAST[content_type]
+        for size in (1, len(stream)):
+            seen.clear()
+            events = decode(content_type, split(stream, size), as_dict=as_dict, **options)
+            # Over protobuf nothing is known of it that could be forwarded.
+            forwarded = on_unknown == "forward" and content_type != PROTOBUF
+            assert events == last + [json.loads(UNKNOWN)] * forwarded + last
+            assert [deviation.kind for deviation in seen] == ["unknown_event"] * (not forwarded)
+
+    @pytest.mark.parametrize(
+        ("stream", "error"), [(STREAMS_UNKNOWN, UnknownEventError), (NO_EVENT, DecodeError)]
+    )
+    def test_an_error_is_final(
+        self, content_type: str, as_dict: bool, stream: dict[str, bytes], error: type[DecodeError]
+    ) -> None:
+        good, bad = LAST[content_type], stream[content_type]
+        for chunks in ([good, bad, good], [good + bad + good]):
+            decoder = EventDecoder(content_type, as_dict=as_dict, on_unknown="raise")
+            events, caught = until_error(decoder, chunks)
+            assert events == decode(content_type, [good], as_dict=as_dict)
+            assert type(caught) is error
+            assert caught.event_index == 1
+            assert caught.offset in range(len(good), len(good + bad) + 1)
+            for call in (decoder.close, partial(decoder.feed, good), partial(decoder.feed, b"")):
+                with pytest.raises(error) as again:
+                    call()
+                assert again.value is caught is decoder.error
+
+
 class TestProtobuf:
     def test_offsets_of_errors(self) -> None:
         bad = frame(b"\x0a\x02\x0a\xff")
@@ -196,6 +249,19 @@ class TestJsonLines:
         with pytest.raises(TruncatedStreamError, match="event 6"):
             decode(JSONL, [STREAMS[JSONL] + last[:-1]])
 
+    def test_a_byte_order_mark_and_blank_lines(self) -> None:
+        """As editors leave them. In the middle the mark is no JSON."""
+        mark = b"\xef\xbb\xbf"
+        stream = mark + b"\r\n \n" + STREAMS[JSONL] + b" \t\r\n \r"
+        for size in (1, 2, len(stream)):
+            assert decode(JSONL, split(stream, size), as_dict=True) == EVENTS
+            with pytest.raises(DecodeError, match="event 6: ") as caught:
+                decode(JSONL, split(STREAMS[JSONL] + mark + STREAMS[JSONL], size))
+            assert caught.value.offset == len(STREAMS[JSONL])
+        with pytest.raises(DecodeError, match="event 0: ") as caught:
+            decode(JSONL, [mark + b"x\n"])
+        assert caught.value.offset == 3
+
     def test_the_limit(self) -> None:
         longest = max(len(json.dumps(event)) for event in EVENTS)
         assert decode(JSONL, [STREAMS[JSONL]], as_dict=True, max_event_bytes=longest) == EVENTS
@@ -217,11 +283,14 @@ class TestRecordings:
         assert list(read_events(path, as_dict=True)) == EVENTS
         assert [event.type for event in read_events(str(path))] == [e["type"] for e in EVENTS]
 
-    def test_sse(self, shared: Path) -> None:
+    def test_sse(self, shared: Path, tmp_path: Path) -> None:
         path = shared / "recordings/langgraph.sse"
         events = list(read_events(path, as_dict=True))
         assert len(events) == 386
         assert list(read_events(path, "text/event-stream; charset=utf-8", as_dict=True)) == events
+        packed = tmp_path / "a.sse.gz"
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        assert list(read_events(packed, as_dict=True)) == events
 
     def test_other_names(self, tmp_path: Path) -> None:
         for name in ("a", "a.gz", "a.txt", "a.sse.zip"):
@@ -240,6 +309,33 @@ class TestRecordings:
         path.write_bytes(gzip.compress(STREAMS[JSONL])[:-12])
         with pytest.raises(TruncatedStreamError):
             list(read_events(path))
+
+    def test_what_comes_before_the_cut_is_given(self, tmp_path: Path) -> None:
+        count = 2000
+        deltas = [random.randbytes(30).hex() for _ in range(count)]
+        event = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m"}
+        lines = [json.dumps({**event, "delta": delta}).encode() + b"\n" for delta in deltas]
+        packed = gzip.compress(b"".join(lines))
+        path = tmp_path / "a.jsonl.gz"
+        path.write_bytes(packed[: len(packed) // 2])
+        seen: list[str] = []
+        with pytest.raises(TruncatedStreamError):
+            seen.extend(one["delta"] for one in read_events(path, as_dict=True))
+        assert len(seen) > count // 3
+        assert seen == deltas[: len(seen)]
+
+    def test_broken_compression(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl.gz"
+        # A block of a kind that there is not; and no gzip at all.
+        for data in (gzip.compress(b"")[:10] + b"\xff" * 20, b"plain"):
+            path.write_bytes(data)
+            with pytest.raises(gzip.BadGzipFile):
+                list(read_events(path))
+
+    def test_names_in_capitals(self, tmp_path: Path) -> None:
+        path = tmp_path / "RUN.JSONL.GZ"
+        path.write_bytes(gzip.compress(STREAMS[JSONL]))
+        assert list(read_events(path, as_dict=True)) == EVENTS
 
     def test_closed_early(self, tmp_path: Path) -> None:
         path = tmp_path / "a.jsonl"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import partial
 from itertools import pairwise
 
@@ -234,6 +236,10 @@ class TestServerSentEvent:
         match event:
             case ServerSentEvent(name, text):
                 assert (name, text) == ("e", "d")
+
+    def test_pickled_and_copied(self) -> None:
+        for event in (ServerSentEvent("e", "d\n", "1", 5), ServerSentEvent(data="\ufffd")):
+            assert pickle.loads(pickle.dumps(event)) == copy.deepcopy(event) == event
 
     def test_defaults(self) -> None:
         assert repr(ServerSentEvent()) == (

@@ -8,8 +8,7 @@ that of ``cli.main``.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import click
@@ -23,6 +22,7 @@ from agui_codec import (
     SSE_MEDIA_TYPE,
     AGUIError,
     ChunkExpander,
+    DecodeError,
     Deviation,
     EventEncoder,
     EventEnforcer,
@@ -36,7 +36,7 @@ from agui_codec import (
 )
 from agui_codec._convert import convert
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
-from agui_codec._reading import decode, inspect
+from agui_codec._reading import Events, allow_done_option, at, decode, inspect, plain, source_option
 
 WIDTH = 80
 
@@ -197,12 +197,8 @@ def _console() -> Console:
 
 @cli.command()
 @click.argument("file", type=click.File("rb"))
-@click.option(
-    "--from",
-    "source",
-    type=click.Choice(["sse", "jsonl"]),
-    help="What FILE is. By default its first line tells.",
-)
+@source_option
+@allow_done_option
 @click.option(
     "--to",
     "target",
@@ -211,23 +207,23 @@ def _console() -> Console:
     show_default=True,
     help="What to write.",
 )
-def encode(file: BinaryIO, source: str | None, target: str) -> None:
+def encode(file: BinaryIO, source: str | None, allow_done: bool, target: str) -> None:
     """Write the events of FILE (- for stdin) as SSE.
 
-    FILE holds one JSON object a line, or Server-Sent Events. Each event is written at once, so a
-    live stream can be piped through. Keys in snake_case become camelCase, and optional fields
-    that are null are left out. The first line that is wrong ends the work with status 1; what
-    came before it has been written.
+    FILE holds one JSON object a line, Server-Sent Events or protobuf frames, possibly compressed.
+    Each event is written at once, so a live stream can be piped through. Keys in snake_case become
+    camelCase, and optional fields that are null are left out. The first event that is none ends
+    the work with status 1 and says at which line; what came before it has been written.
     """
     out = sys.stdout.buffer
     frame = EventEncoder().encode_binary
-    for number, event in _read(file, source):
-        try:
-            data = frame(event) if target == "sse" else to_json(event) + b"\n"
-        except ValueError as error:
-            raise _at(number, str(error)) from None
-        out.write(data)
-        out.flush()
+    events = Events(file, source, allow_done)
+    try:
+        for event in events:
+            out.write(frame(event) if target == "sse" else to_json(event) + b"\n")
+            out.flush()
+    except AGUIError as error:
+        raise at(events.line, error) from None
 
 
 # --- verify --------------------------------------------------------------------------------
@@ -235,12 +231,7 @@ def encode(file: BinaryIO, source: str | None, target: str) -> None:
 
 @cli.command()
 @click.argument("file", type=click.File("rb"))
-@click.option(
-    "--from",
-    "source",
-    type=click.Choice(["sse", "jsonl"]),
-    help="What FILE is. By default its first line tells.",
-)
+@source_option
 @click.option("--json", "as_json", is_flag=True, help="Write the verdict as one JSON object.")
 def verify(file: BinaryIO, source: str | None, as_json: bool) -> None:
     """Say whether the events of FILE (- for stdin) are a valid stream.
@@ -252,7 +243,9 @@ def verify(file: BinaryIO, source: str | None, as_json: bool) -> None:
     listed, and changes nothing.
     """
     tolerated: list[dict[str, Any]] = []
-    index, line = -1, 0
+    index = -1
+    line: int | None = None
+    stream = Events(file, source)
 
     def on_deviation(deviation: Deviation) -> None:
         names = ("kind", "event_type", "path", "detail")
@@ -266,133 +259,53 @@ def verify(file: BinaryIO, source: str | None, as_json: bool) -> None:
         EventVerifier(),
     )
     refused: dict[str, Any] | None = None
+    ended = False
     try:
-        for number, event in _read(file, source):
-            index, line = index + 1, number
+        for event in stream:
+            index, line = index + 1, stream.line
             pipeline.feed(event)
             # An error that comes after events, of a chunk say, would be raised a call later.
             if pipeline.error is not None:
                 raise pipeline.error
-        index, line = index + 1, 0
+        index, line, ended = index + 1, None, True
         pipeline.close()
     except AGUIError as error:
+        if isinstance(error, DecodeError):
+            if not as_json:
+                raise at(stream.line, error) from None
+            index, line = index + 1, stream.line
         names = ("event_type", "id", "path")
         refused = {
             "index": index,
-            "line": line or None,
+            "line": line,
             **{name: getattr(error, name, None) for name in names},
             "reason": getattr(error, "reason", "") or str(error),
             "expected": getattr(error, "expected", "") or None,
         }
     if as_json:
-        events = index if refused is None else index + (line > 0)
+        events = index if ended else index + 1
         verdict = {"valid": refused is None, "events": events}
         click.echo(json.dumps({**verdict, "error": refused, "tolerated": tolerated}))
     else:
         for one in tolerated:
             where = ": ".join(filter(None, (one["event_type"], one["path"])))
-            click.echo(f"event {one['index']} (line {one['line']}), {where}: {one['detail']}")
+            click.echo(plain(f"{_place(one['index'], one['line'])}, {where}: {one['detail']}"))
         if refused is None:
             click.echo(f"{index} events, valid")
     if refused is None:
         return
     if as_json:
         click.get_current_context().exit(1)
-    place = f"event {index} (line {line})" if line else f"after {index} events"
+    place = f"after {index} events" if ended else _place(index, line)
     about = ": ".join(filter(None, (refused["event_type"], refused["path"])))
     expected = f"\n  expected: {refused['expected']}" if refused["expected"] else ""
     raise click.ClickException(f"{place}, {about or 'the end'}: {refused['reason']}{expected}")
 
 
-# --- reading -------------------------------------------------------------------------------
-
-
-def _at(number: int, reason: str) -> click.ClickException:
-    return click.ClickException(f"line {number}: {reason}")
-
-
-def _read(stream: BinaryIO, source: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of a stream, each with the number of the line that it starts at."""
-    lines: Iterator[tuple[int, bytes]] = enumerate(_lines(stream), 1)
-    first = next((pair for pair in lines if pair[1].strip()), None)
-    if first is None:
-        return
-    lines = chain([first], lines)
-    if (source or _detect(*first)) == "sse":
-        documents = _sse_data(lines)
-    else:
-        documents = (pair for pair in lines if pair[1].strip())
-    for number, data in documents:
-        yield number, _parse(number, data)
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a stream as they come, without their ends: LF, CRLF or CR."""
-    read = getattr(stream, "read1", stream.read)
-    parts: list[bytes] = []
-    first = True
-    while chunk := read(1 << 16):
-        if first:
-            chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
-        parts.append(chunk)
-        if b"\n" not in chunk and b"\r" not in chunk:
-            continue
-        lines = b"".join(parts).splitlines(keepends=True)
-        # A line that may go on, or a CR that an LF may follow, waits.
-        parts = [] if lines[-1].endswith(b"\n") else [lines.pop()]
-        for line in lines:
-            yield line.rstrip(b"\r\n")
-    yield from b"".join(parts).splitlines()
-
-
-def _detect(number: int, line: bytes) -> str:
-    if line.lstrip().startswith(b"{"):
-        return "jsonl"
-    if line.partition(b":")[0] in (b"", b"data", b"event", b"id", b"retry"):
-        return "sse"
-    raise _at(number, "neither a JSON object nor Server-Sent Events (--from says which)")
-
-
-def _sse_data(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """The data of each Server-Sent Event."""
-    start = 0
-    data: list[bytes] = []
-    for number, line in lines:
-        name, _, value = line.partition(b":")
-        if not line and data:
-            yield start, b"\n".join(data)
-            data = []
-        elif name == b"data":
-            start = start if data else number
-            data.append(value.removeprefix(b" "))
-    if data:
-        # A last event without its blank line counts if it is whole.
-        try:
-            json.loads(b"\n".join(data))
-        except ValueError:
-            raise _at(start, "the stream ends inside this event") from None
-        yield start, b"\n".join(data)
-
-
-def _parse(number: int, data: bytes) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    try:
-        event: Any = json.loads(data.decode(), parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise _at(number, f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    except UnicodeDecodeError as error:
-        raise _at(number, f"not UTF-8 at byte {error.start + 1}") from None
-    except RecursionError:
-        raise _at(number, "nested too deeply") from None
-    except ValueError as error:
-        raise _at(number, str(error)) from None
-    if not isinstance(event, dict):
-        raise _at(number, f"an event is a JSON object, not {data.decode()[:20]}")
-    return event
+def _place(index: int, line: int | None) -> str:
+    return f"event {index} (line {line})" if line else f"event {index}"
 
 
 # --- compact, replay, diff -------------------------------------------------------------------
 
-_state_commands.add_to(cli, _read)
+_state_commands.add_to(cli)

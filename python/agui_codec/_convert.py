@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 from ag_ui.encoder import AGUI_MEDIA_TYPE
 
-from agui_codec import AGUIError, EventEncoder, iter_events, to_json
-from agui_codec._reading import SOURCES, opened
+from agui_codec import AGUIError, EncodeError, EventEncoder, to_json
+from agui_codec._reading import SOURCES, allow_done_option, opened, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ def _writer(target: str) -> Callable[[dict[str, Any]], bytes]:
 
 def _named(path: str) -> str | None:
     """What a file is by its name; a compressed one by the name before `.gz`."""
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
+    suffixes = [suffix for suffix in map(str.lower, Path(path).suffixes) if suffix != ".gz"]
     return SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
@@ -50,13 +51,16 @@ def _named(path: str) -> str | None:
     type=click.Choice(list(ENCODINGS)),
     help="What IN is. By default its first bytes tell.",
 )
+@allow_done_option
 @click.option(
     "--to",
     "target",
     type=click.Choice(list(ENCODINGS)),
     help="What to write. By default the name of OUT tells: .sse, .jsonl or .pb.",
 )
-def convert(file: IO[bytes], out: IO[bytes], source: str | None, target: str | None) -> None:
+def convert(
+    file: IO[bytes], out: IO[bytes], source: str | None, allow_done: bool, target: str | None
+) -> None:
     """Convert the events of IN to another encoding in OUT (- for stdin and stdout).
 
     Server-Sent Events, JSON Lines and protobuf frames are converted into each other, an event at
@@ -67,13 +71,20 @@ def convert(file: IO[bytes], out: IO[bytes], source: str | None, target: str | N
     """
     if target is None and (target := _named(out.name)) is None:
         raise click.UsageError("--to is needed where the name of OUT does not tell")
-    pieces, content_type = opened(file, ENCODINGS[source] if source else None)
+    names = (getattr(file, "name", ""), out.name)
+    if all(map(os.path.exists, names)) and os.path.samefile(*names):
+        # It would be emptied while it is read.
+        raise click.UsageError("IN and OUT are the same file")
     write = _writer(ENCODINGS[target])
-    number = 0
+    count = 0
     try:
-        for event in iter_events(pieces, content_type, as_dict=True):
-            number += 1
+        for event in read(*opened(file, source and ENCODINGS[source]), allow_done):
             out.write(write(event))
             out.flush()
+            count += 1
+    except EncodeError as error:
+        raise click.ClickException(f"event {count}: {error}") from None
     except AGUIError as error:
-        raise click.ClickException(f"event {number}: {error}") from None
+        raise click.ClickException(str(error)) from None
+    # Of no events at all a file is made, too.
+    out.flush()

@@ -93,6 +93,7 @@ class Deviation:
     path: Final[str]
     detail: Final[str]
     def __new__(cls, kind: str, event_type: str | None, path: str, detail: str) -> Self: ...
+    def __getnewargs__(self) -> tuple[str, str | None, str, str]: ...
 
 class EncodeError(AGUIError):
     path: str
@@ -166,6 +167,7 @@ class EventDecoder:
         max_event_bytes: int = 10485760,
         on_unknown: Literal["forward", "drop", "raise"] = "forward",
         on_deviation: Callable[[Deviation], object] | None = None,
+        allow_done: bool = False,
     ) -> Self: ...
     @property
     def error(self) -> Exception | None: ...
@@ -232,6 +234,7 @@ class ServerSentEvent:
     def __new__(
         cls, event: str = "message", data: str = "", id: str = "", retry: int | None = None
     ) -> Self: ...
+    def __getnewargs__(self) -> tuple[str, str, str, int | None]: ...
 
 @overload
 def decode_event(data: str | Buffer, /, *, as_dict: Literal[True]) -> dict[str, Any]: ...

@@ -1,12 +1,13 @@
-"""The commands of ``agui-codec`` that read streams: ``decode`` and ``inspect``.
+"""How the commands of ``agui-codec`` read streams, and two that do little else.
 
-What a stream is, its name or its first bytes tell; it is read by the decoder, a piece at a time.
+What a stream is, its first bytes tell; it is read by the decoder, a piece at a time.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 import zlib
 from collections import Counter
@@ -37,13 +38,19 @@ if TYPE_CHECKING:
 SOURCES = {"sse": SSE_MEDIA_TYPE, "jsonl": JSONL_MEDIA_TYPE, "protobuf": AGUI_MEDIA_TYPE}
 
 GZIP = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+# A file of one's own may hold larger events than a peer is allowed to send.
+MAX_EVENT_BYTES = 1 << 30
 
 _file = click.argument("file", type=click.File("rb"), default="-")
-_from = click.option(
+source_option = click.option(
     "--from",
     "source",
     type=click.Choice(list(SOURCES)),
     help="What FILE is. By default its first bytes tell.",
+)
+allow_done_option = click.option(
+    "--allow-done", is_flag=True, help="Pass over a [DONE] at the end, with a warning."
 )
 
 
@@ -53,6 +60,8 @@ def chunks(file: IO[bytes]) -> Iterator[bytes]:
     read = getattr(file, "read1", file.read)
     pieces = iter(lambda: read(CHUNK_BYTES), b"")
     start = next(pieces, b"")
+    if start == GZIP[:1]:
+        start += next(pieces, b"")
     pieces = itertools.chain([start], pieces)
     return _unpacked(pieces) if start.startswith(GZIP) else pieces
 
@@ -63,11 +72,14 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             rest = piece
             while rest:
-                # Another member may follow: gzip files can be concatenated.
-                unpack = unpack or zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-                yield unpack.decompress(rest)
-                rest = unpack.unused_data
-                unpack = None if unpack.eof else unpack
+                if unpack is None:
+                    # Another member may follow, since gzip files can be concatenated; or zeros.
+                    rest = rest.lstrip(b"\x00")
+                    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16) if rest else None
+                if unpack is not None:
+                    yield unpack.decompress(rest)
+                    rest = unpack.unused_data
+                    unpack = None if unpack.eof else unpack
     except zlib.error as error:
         raise click.ClickException(f"not gzip after all: {error}") from None
     if unpack is not None:
@@ -77,21 +89,103 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def opened(file: IO[bytes], source: str | None) -> tuple[Iterator[bytes], str]:
     """The chunks of a file and its content type."""
     pieces = chunks(file)
-    if source is not None:
-        return pieces, SOURCES[source]
     start = b""
-    for piece in pieces:
-        start += piece
-        if start.lstrip():
-            break
-    return itertools.chain([start], pieces), SOURCES[_guess(start)]
+    while source is None:
+        piece = next(pieces, None)
+        start += piece or b""
+        source = _guess(start, at_end=piece is None)
+    return itertools.chain([start], pieces), SOURCES[source]
 
 
-def _guess(start: bytes) -> str:
+def _guess(start: bytes, *, at_end: bool) -> str | None:
+    """What a stream is that begins like this; None if that cannot be told yet."""
     # Of a frame's length the first byte is 0 up to 16 MiB.
     if start.startswith(b"\x00"):
         return "protobuf"
-    return "jsonl" if start.lstrip().startswith(b"{") else "sse"
+    text = start.removeprefix(BOM).lstrip()
+    if text.startswith(b"{"):
+        return "jsonl"
+    # (Up to the end of its first line, or as much of it as any name of a field may have.)
+    name = re.match(rb"[^:\r\n]{0,8}", text)
+    if name is None or (name.end() == len(text) and not at_end):
+        return None
+    if name[0] in (b"data", b"event", b"id", b"retry") or text[:1] in (b":", b""):
+        return "sse"
+    number = len(start[: start.index(text)].splitlines()) + 1
+    raise at(number, "neither a JSON object nor Server-Sent Events (--from says which)")
+
+
+def at(line: int | None, reason: object) -> click.ClickException:
+    """That something is wrong at this line of the file, if it has lines."""
+    return click.ClickException(f"line {line}: {reason}" if line else str(reason))
+
+
+def read(
+    pieces: Iterator[bytes], content_type: str, allow_done: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The events, as wire dicts, of what :func:`opened` gives."""
+    return iter_events(
+        pieces,
+        content_type,
+        as_dict=True,
+        max_event_bytes=MAX_EVENT_BYTES,
+        allow_done=allow_done,
+    )
+
+
+class Events:
+    """The events of a file, as wire dicts, and where they stand in it.
+
+    Args:
+        file: The file, at its beginning.
+        source: What it holds; None to find out.
+        allow_done: As for the decoder.
+    """
+
+    def __init__(self, file: IO[bytes], source: str | None, allow_done: bool = False) -> None:
+        self._file = file
+        self._source = source
+        self._allow_done = allow_done
+        # Where the last event begins, or what is wrong; None in a binary file.
+        self.line: int | None = None
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        pieces, content_type = opened(self._file, self._source)
+        if content_type != AGUI_MEDIA_TYPE:
+            pieces = self._numbered(pieces, content_type == SSE_MEDIA_TYPE)
+        return read(pieces, content_type, self._allow_done)
+
+    def _numbered(self, pieces: Iterator[bytes], sse: bool) -> Iterator[bytes]:
+        """The lines, one by one, so that it is known which of them an event comes of."""
+        inside = False
+        for number, line in enumerate(_lines(pieces), 1):
+            blank = not line.rstrip(b"\r\n")
+            if not inside and not blank:
+                self.line = number
+                # Of a Server-Sent Event the first line of data counts.
+                inside = sse and line.removeprefix(BOM).startswith(b"data")
+            elif blank:
+                inside = False
+            # The decoder takes LF alone for the end of a JSON line; a file may have CR.
+            yield line[:-1] + b"\n" if not sse and line.endswith(b"\r") else line
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines with their ends: LF, CRLF or CR."""
+    parts: list[bytes] = []
+    held = 0
+    for piece in pieces:
+        parts.append(piece)
+        held += len(piece)
+        # What is longer than any event may be is not collected any further.
+        if b"\n" not in piece and b"\r" not in piece and held <= MAX_EVENT_BYTES:
+            continue
+        lines = b"".join(parts).splitlines(keepends=True)
+        # A line that may go on, or a CR that an LF may follow, waits.
+        parts = [] if lines[-1].endswith(b"\n") or held > MAX_EVENT_BYTES else [lines.pop()]
+        held = sum(map(len, parts))
+        yield from lines
+    yield from b"".join(parts).splitlines(keepends=True)
 
 
 # --- decode --------------------------------------------------------------------------------
@@ -99,14 +193,15 @@ def _guess(start: bytes) -> str:
 
 @click.command()
 @_file
-@_from
+@source_option
+@allow_done_option
 @click.option(
     "--to",
     "target",
     type=click.Choice(["pretty", "jsonl"]),
     help="What to write. By default pretty on a terminal, else jsonl.",
 )
-def decode(file: IO[bytes], source: str | None, target: str | None) -> None:
+def decode(file: IO[bytes], source: str | None, allow_done: bool, target: str | None) -> None:
     """Write the events of FILE (- for stdin) as JSON, one a line.
 
     FILE holds Server-Sent Events, JSON Lines or protobuf frames, possibly compressed. Optional
@@ -117,12 +212,11 @@ def decode(file: IO[bytes], source: str | None, target: str | None) -> None:
 
     The first event that is none ends the work with status 1; what came before it has been written.
     """
-    pieces, content_type = opened(file, source)
     pretty = target == "pretty" if target else sys.stdout.isatty()
     console = Console(highlight=False, soft_wrap=True)
     out = sys.stdout.buffer
     try:
-        for event in iter_events(pieces, content_type, as_dict=True):
+        for event in read(*opened(file, source), allow_done):
             if pretty:
                 console.print(_line(event))
             else:
@@ -135,8 +229,13 @@ def decode(file: IO[bytes], source: str | None, target: str | None) -> None:
 def _line(event: dict[str, Any]) -> Text:
     """An event for people: its type, and the rest of it."""
     rest = {key: value for key, value in event.items() if key != "type"}
-    line = Text(f"{event['type']:26} ", "bold")
+    line = Text(f"{plain(event['type']):26} ", "bold")
     return line.append(json.dumps(rest, ensure_ascii=False), "not bold")
+
+
+def plain(text: str) -> str:
+    """A text that a stream has made up, without what a terminal would obey."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 # --- inspect -------------------------------------------------------------------------------
@@ -181,15 +280,23 @@ class Summary:
         return None if self.first is None or self.last is None else self.last - self.first
 
 
-def summarise(pieces: Iterator[bytes], content_type: str) -> Summary:
+def summarise(pieces: Iterator[bytes], content_type: str, allow_done: bool = False) -> Summary:
     """Read a stream to its end, or to the event that is none."""
     summary = Summary()
     checks: Pipeline | None = client_pipeline(
         JSONL_MEDIA_TYPE,
         as_dict=True,
+        max_event_bytes=2 * MAX_EVENT_BYTES,
         on_deviation=lambda deviation: summary.deviations.append(_deviation(summary, deviation)),
     )
-    decoder = EventDecoder(content_type, as_dict=True, on_deviation=lambda _: None)
+    decoder = EventDecoder(
+        content_type,
+        as_dict=True,
+        max_event_bytes=MAX_EVENT_BYTES,
+        # (Of a chunk, whose events are not counted yet.)
+        on_deviation=lambda deviation: summary.deviations.append(str(deviation)),
+        allow_done=allow_done,
+    )
     try:
         for piece in itertools.chain(pieces, [None]):
             for event in decoder.close() if piece is None else decoder.feed(piece):
@@ -224,16 +331,17 @@ def _deviation(summary: Summary, deviation: Deviation) -> str:
 
 @click.command()
 @_file
-@_from
+@source_option
+@allow_done_option
 @click.option("--json", "as_json", is_flag=True, help="Write it as one JSON object.")
-def inspect(file: IO[bytes], source: str | None, as_json: bool) -> None:
+def inspect(file: IO[bytes], source: str | None, allow_done: bool, as_json: bool) -> None:
     """Say what is in FILE (- for stdin): events by type, messages, tool calls, runs.
 
     Bytes are those of the events as compact JSON. The first problem is that of a client which
     decodes, upgrades, enforces, expands and verifies the stream; see agui-codec verify. Status 1 if
     there is one.
     """
-    summary = summarise(*opened(file, source))
+    summary = summarise(*opened(file, source), allow_done)
     if as_json:
         click.echo(json.dumps(_as_json(summary)))
     else:
@@ -268,7 +376,7 @@ def _show(summary: Summary) -> None:
     total = sum(summary.sizes.values())
     for kind, count in summary.counts.most_common():
         size = summary.sizes[kind]
-        table.add_row(kind, f"{count:,}", f"{size:,}", f"{size / total:.0%}")
+        table.add_row(Text(plain(kind)), f"{count:,}", f"{size:,}", f"{size / total:.0%}")
     table.add_row("all", f"{sum(summary.counts.values()):,}", f"{total:,}", "", style="bold")
     console.print(table)
     duration = "no timestamps" if summary.duration is None else f"{summary.duration / 1000:.3f} s"
@@ -280,9 +388,12 @@ def _show(summary: Summary) -> None:
     )
     for run in summary.runs:
         end = run["end"] or "no end"
-        console.print(f"run         {run['runId']} of {run['threadId']}: {end}", markup=False)
+        about = plain(f"{run['runId']} of {run['threadId']}")
+        console.print(f"run         {about}: {end}", markup=False)
     if summary.deviations:
         others = len(summary.deviations) - 1
         more = f" (and {others} more)" if others else ""
-        console.print(f"tolerated   {summary.deviations[0]}{more}", markup=False, soft_wrap=True)
-    console.print(f"problem     {summary.problem or 'none'}", markup=False, soft_wrap=True)
+        first = plain(summary.deviations[0])
+        console.print(f"tolerated   {first}{more}", markup=False, soft_wrap=True)
+    problem = plain(summary.problem or "none")
+    console.print(f"problem     {problem}", markup=False, soft_wrap=True)

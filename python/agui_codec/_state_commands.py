@@ -19,40 +19,30 @@ from agui_codec._native import (
     create_patch,
     to_json,
 )
+from agui_codec._reading import Events, at, source_option
 from agui_codec.decoder import EventDecoder
 from agui_codec.encoder import EventEncoder
 from agui_codec.stream import through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    # The events of a stream, each with the number of the line that it starts at.
-    Read = Callable[[BinaryIO, str | None], Iterator[tuple[int, dict[str, Any]]]]
-
-SOURCE = click.option(
-    "--from",
-    "source",
-    type=click.Choice(["sse", "jsonl"]),
-    help="What FILE is. By default its first line tells.",
-)
+    from collections.abc import Iterator
 
 
-def add_to(cli: click.Group, read: Read) -> None:
-    """Put the commands into a group. ``read`` is how the others of it read events."""
+def _expanded(file: BinaryIO, source: str | None, until: int | None) -> Iterator[dict[str, Any]]:
+    """The first events of a stream, their chunks expanded."""
+    events = Events(file, source)
+    try:
+        yield from through(islice(events, until), ChunkExpander())
+    except AGUIError as error:
+        raise at(events.line, error) from None
 
-    def expanded(file: BinaryIO, source: str | None, until: int | None) -> Iterator[dict[str, Any]]:
-        """The first events of a stream, their chunks expanded."""
-        expander = ChunkExpander()
-        for number, event in islice(read(file, source), until):
-            try:
-                found = expander.feed(event)
-            except AGUIError as error:
-                raise click.ClickException(f"line {number}: {error}") from None
-            yield from found
+
+def add_to(cli: click.Group) -> None:
+    """Put the commands into a group."""
 
     @cli.command()
     @click.argument("file", type=click.File("rb"))
-    @SOURCE
+    @source_option
     @click.option(
         "--to",
         "target",
@@ -73,7 +63,7 @@ def add_to(cli: click.Group, read: Read) -> None:
         frame = EventEncoder().encode_binary if target == "sse" else _line
         out = sys.stdout.buffer
         try:
-            for event in expanded(file, source, None):
+            for event in _expanded(file, source, None):
                 for result in compactor.feed(event):
                     out.write(frame(result))
                 out.flush()
@@ -84,7 +74,7 @@ def add_to(cli: click.Group, read: Read) -> None:
 
     @cli.command()
     @click.argument("file", type=click.File("rb"))
-    @SOURCE
+    @source_option
     @click.option("--until", type=click.IntRange(0), help="Replay so many events and no more.")
     @click.option("--state", "only_state", is_flag=True, help="Write the state alone.")
     @click.option("--messages", "only_messages", is_flag=True, help="Write the messages alone.")
@@ -100,7 +90,7 @@ def add_to(cli: click.Group, read: Read) -> None:
         Without options: messages, state, and what is pending. What the protocol says to tolerate
         is reported on stderr.
         """
-        reducer = _reduced(expanded(file, source, until))
+        reducer = _reduced(_expanded(file, source, until))
         if only_state and not only_messages:
             result = reducer.state
         elif only_messages and not only_state:
@@ -120,7 +110,7 @@ def add_to(cli: click.Group, read: Read) -> None:
         Each is a JSON document, or a stream of events, which stands for the messages and the state
         that it adds up to. Ends with status 1 if they differ, as diff does.
         """
-        documents = [_document(file, expanded) for file in (before, after)]
+        documents = [_document(file) for file in (before, after)]
         try:
             patch = create_patch(*documents)
         except AGUIError as error:
@@ -130,12 +120,12 @@ def add_to(cli: click.Group, read: Read) -> None:
             sys.exit(1)
 
 
-def _document(file: BinaryIO, expanded: Callable[..., Iterator[dict[str, Any]]]) -> Any:
+def _document(file: BinaryIO) -> Any:
     data = file.read()
     try:
         return json.loads(data)
     except ValueError:
-        reducer = _reduced(expanded(io.BytesIO(data), None, None))
+        reducer = _reduced(_expanded(io.BytesIO(data), None, None))
         return {"messages": reducer.messages, "state": reducer.state}
 
 

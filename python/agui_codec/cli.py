@@ -1,20 +1,42 @@
 """The command line ``agui-codec``. Its commands are in ``_commands``, which needs the extra."""
 
+import io
 import os
 import sys
 
 
 def main() -> None:
-    """Run ``agui-codec``; without the ``cli`` extra, say how to get it and exit with 1."""
+    """Run ``agui-codec``; without the ``cli`` extra, say how to get it and exit with 1.
+
+    Status 130 after Ctrl-C, as shells have it.
+    """
     try:
+        _main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _main() -> None:
+    try:
+        import click
+
         from agui_codec._commands import cli
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich"):
             raise
         print('The command line needs its extra: pip install "agui-codec[cli]"', file=sys.stderr)
         sys.exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # An event may have characters that the terminal has not.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        cli(prog_name="agui-codec")
+        sys.exit(cli.main(prog_name="agui-codec", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
     except OSError as error:
         print(f"Error: {error}", file=sys.stderr)
         # What the interpreter still has to write when it ends would fail again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,8 @@ def read_events(
 
     Args:
         path: A file of Server-Sent Events (``.sse``), of JSON Lines (``.jsonl``, ``.ndjson``) or of
-            protobuf frames (``.pb``); compressed, if its name ends with ``.gz`` after that.
+            protobuf frames (``.pb``); compressed, if its name ends with ``.gz`` after that. Case
+            does not matter.
         content_type: What the file holds, if its name does not say; see :class:`EventDecoder`.
         **options: The other arguments of :class:`EventDecoder`.
 
@@ -111,17 +113,17 @@ def read_events(
 
     Raises:
         AGUIError: For a name that does not say what the file holds; at once.
-        OSError: From the iteration, if the file cannot be read.
+        OSError: From the iteration, if the file cannot be read, or is not what gzip writes.
         TruncatedStreamError: From the iteration, if the file ends inside an event, or before its
             compressed data do.
         DecodeError: From the iteration, after the events that came before.
     """
     path = Path(path)
-    suffixes = path.suffixes
+    suffixes = [suffix.lower() for suffix in path.suffixes]
     compressed = suffixes[-1:] == [".gz"]
     if content_type is None:
-        suffix = "".join(suffixes[:-1][-1:] if compressed else suffixes[-1:])
-        content_type = RECORDINGS.get(suffix)
+        last = suffixes[:-1] if compressed else suffixes
+        content_type = RECORDINGS.get("".join(last[-1:]))
     if content_type is None:
         known = ", ".join(RECORDINGS)
         raise AGUIError(f"{path.name!r} does not say what it holds: {known}, or content_type=")
@@ -131,7 +133,10 @@ def read_events(
 def _chunks(path: Path, compressed: bool) -> Iterator[bytes]:
     with gzip.open(path) if compressed else path.open("rb") as file:
         try:
-            while chunk := file.read(CHUNK_BYTES):
+            # A `read` that fails would keep what it has read before.
+            while chunk := file.read1(CHUNK_BYTES):
                 yield chunk
         except EOFError as error:
             raise TruncatedStreamError(f"{path.name}: {error}") from error
+        except zlib.error as error:
+            raise gzip.BadGzipFile(f"{path.name}: {error}") from error

@@ -138,6 +138,7 @@ def client_pipeline(
     as_dict: bool = False,
     max_event_bytes: int = 10 * 1024 * 1024,
     on_deviation: Callable[[Deviation], object] | None = None,
+    allow_done: bool = False,
 ) -> Pipeline:
     """All that a client does between the bytes of a response and the events that it can trust.
 
@@ -157,6 +158,7 @@ def client_pipeline(
         max_event_bytes: How large one event may be; see :class:`EventDecoder`.
         on_deviation: Called with a :class:`Deviation` for whatever is tolerated. Without it they
             are logged, at WARNING under the name ``agui_codec``.
+        allow_done: Pass over ``data: [DONE]``; see :class:`EventDecoder`.
 
     Returns:
         The pipeline, for one stream.
@@ -172,6 +174,7 @@ def client_pipeline(
             as_dict=True,
             max_event_bytes=max_event_bytes,
             on_deviation=on_deviation,
+            allow_done=allow_done,
         ),
         LegacyUpgrader(on_deviation=on_deviation),
         *middleware,

@@ -6,8 +6,9 @@ use memchr::memchr;
 #[derive(Debug, PartialEq, Eq)]
 pub struct LineTooLong(pub u64);
 
-/// Cuts a stream of bytes into lines, however it comes in pieces. Lines end with LF or CRLF; the
-/// empty ones are passed over. A line that lies whole in one piece is not copied.
+/// Cuts a stream of bytes into lines, however it comes in pieces. Lines end with LF or CRLF; those
+/// that are empty or blank are passed over, and so is a byte order mark at the very beginning, which
+/// editors write. A line that lies whole in one piece is not copied.
 pub struct Lines {
     limit: usize,
     /// A line that has begun and not ended.
@@ -18,6 +19,19 @@ pub struct Lines {
 
 /// A buffer that has grown beyond this is given back to the allocator after use.
 const KEPT_CAPACITY: usize = 1 << 20;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// What a line that begins at `start` says, and where that begins; None for a blank one.
+#[inline]
+fn document(line: &[u8], start: u64) -> Option<(&[u8], u64)> {
+    let (line, start) = match line.strip_prefix(BOM) {
+        Some(line) if start == 0 => (line, BOM.len() as u64),
+        _ => (line, start),
+    };
+    let blank = line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+    (!blank).then_some((line, start))
+}
 
 impl Lines {
     pub fn new(limit: usize) -> Self {
@@ -43,8 +57,8 @@ impl Lines {
             if line.len() > self.limit {
                 return Err(LineTooLong(self.start).into());
             }
-            if !line.is_empty() {
-                sink(line, self.start)?;
+            if let Some((line, start)) = document(line, self.start) {
+                sink(line, start)?;
             }
             self.start += self.held.len().max(end) as u64 + 1;
             if self.held.capacity() > KEPT_CAPACITY {
@@ -61,7 +75,7 @@ impl Lines {
 
     /// What is left at the end of the stream, if anything: a line without its line end.
     pub fn rest(&self) -> Option<(&[u8], u64)> {
-        (!self.held.is_empty()).then_some((&self.held, self.start))
+        document(&self.held, self.start)
     }
 
     fn hold(&mut self, part: &[u8]) -> Result<(), LineTooLong> {
@@ -108,9 +122,25 @@ mod tests {
             assert_eq!(read(stream.chunks(1), limit), whole, "{limit}");
         }
         let (lines, rest, _) = read([stream], 100);
-        let expected = [("{\"a\":1}", 0), ("[2]", 9), ("  ", 16), ("\"abcdef\"", 19)];
+        let expected = [("{\"a\":1}", 0), ("[2]", 9), ("\"abcdef\"", 19)];
         assert_eq!(lines, expected.map(|(line, start)| (line.to_owned(), start)));
         assert_eq!(rest.as_deref(), Some("rest@28"));
+    }
+
+    #[test]
+    fn one_byte_order_mark_at_the_beginning_and_blank_lines() {
+        let stream = b"\xef\xbb\xbf1\n\xef\xbb\xbf2\n \t\r\n\r\n\x0c\n \r".as_slice();
+        for limit in [3, 4, 5, 100] {
+            let whole = read([stream], limit);
+            for cut in 0..=stream.len() {
+                assert_eq!(read([&stream[..cut], &stream[cut..]], limit), whole, "{limit} {cut}");
+            }
+            assert_eq!(read(stream.chunks(1), limit), whole, "{limit}");
+        }
+        let expected = [("1", 3), ("\u{feff}2", 5), ("\u{c}", 16)];
+        let expected = expected.map(|(line, start)| (line.to_owned(), start)).into();
+        assert_eq!(read([stream], 100), (expected, None, None));
+        assert_eq!(read([b"\xef\xbb\xbf".as_slice()], 100), (vec![], None, None));
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl ServerSentEvent {
         Self { event: event.to_owned(), data: data.to_owned(), id: id.to_owned(), retry }
     }
 
+    /// What pickle makes it from again.
+    fn __getnewargs__(&self) -> (&str, &str, &str, Option<u64>) {
+        (&self.event, &self.data, &self.id, self.retry)
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let quoted = |text: &str| -> PyResult<String> {
             Ok(PyString::new(py, text).repr()?.to_string_lossy().into_owned())
