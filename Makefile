@@ -23,6 +23,10 @@ export PYO3_BUILD_EXTENSION_MODULE := 1
 # $(call need,COMMAND,WHAT IS MISSING): one line and a failure where COMMAND fails.
 need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(2)' >&2; exit 1; }
 
+# $(call check_for,VERSION): that the crate compiles for another Python, which need not be here.
+check_for = PYO3_CONFIG_FILE=$(CURDIR)/.ci/pyo3-$(1).txt \
+	  cargo check --locked --quiet --lib --target-dir target/python-$(1) &&
+
 .PHONY: help demo test lint bench wheel sdist lock clean
 # Two installations at once would disturb each other.
 .NOTPARALLEL:
@@ -43,6 +47,7 @@ lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(call need,cargo clippy --version,clippy is missing: rustup component add clippy)
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	$(foreach version,3.14 3.14t,$(call check_for,$(version))) true
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict python/

@@ -10,6 +10,7 @@ import logging
 import pickle
 import threading
 import weakref
+from array import array
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -445,7 +446,7 @@ class TestErrors:
         with pytest.raises(DecodeError, match=r"'D' where a value should be, near \"\[DONE\]\""):
             decode_event("[DONE]")
 
-    @pytest.mark.parametrize("data", [5, None, ["{}"], {}])
+    @pytest.mark.parametrize("data", [5, None, ["{}"], {}, array("h", [1])])
     def test_other_types(self, data: object) -> None:
         with pytest.raises(TypeError, match="bytes-like object is required"):
             decode_event(data)  # type: ignore[call-overload]

@@ -709,6 +709,21 @@ def test_drop_raw_event_when_pydantic_writes() -> None:
         assert dropping.encode(event) == official_text(bare)
 
 
+def test_drop_raw_event_of_what_only_looks_like_an_event() -> None:
+    class Duck:
+        def __init__(self) -> None:
+            self.raw_event: object = {"big": 1}
+
+        def model_dump_json(self, by_alias: bool = False, exclude_none: bool = False) -> str:
+            return json.dumps({"type": "DUCK", "rawEvent": self.raw_event})
+
+    duck = Duck()
+    assert EventEncoder().encode(duck) == 'data: {"type": "DUCK", "rawEvent": {"big": 1}}\n\n'
+    dropping = EventEncoder(drop_raw_event=True)
+    assert dropping.encode(duck) == 'data: {"type": "DUCK", "rawEvent": null}\n\n'
+    assert duck.raw_event == {"big": 1}
+
+
 def test_drop_raw_event_drops_it_only_on_the_event_itself() -> None:
     dropping = EventEncoder(drop_raw_event=True)
     inner = {"rawEvent": 1, "raw_event": 2}

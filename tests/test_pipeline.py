@@ -282,6 +282,29 @@ def test_an_async_source_is_closed_when_the_iteration_ends_early() -> None:
     assert closed == [1]
 
 
+def test_an_async_iterable_whose_iterator_is_another_is_closed_too() -> None:
+    closed = []
+
+    class Source:
+        async def __aiter__(self) -> AsyncIterator[Event]:
+            try:
+                for event in run(RAW):
+                    yield event
+            finally:
+                closed.append("iterator")
+
+        async def aclose(self) -> None:
+            closed.append("iterable")
+
+    async def main() -> None:
+        iterator = athrough(Source(), ChunkExpander())
+        await iterator.__anext__()
+        await iterator.aclose()  # type: ignore[attr-defined]
+        assert closed == ["iterator", "iterable"]
+
+    asyncio.run(main())
+
+
 # -- objects ---------------------------------------------------------------------------
 
 

@@ -84,8 +84,9 @@ def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncIterator[Any]:
 
 async def _athrough(events: AsyncIterable[Any], pipeline: Pipeline) -> AsyncIterator[Any]:
     complete = False
+    iterator = aiter(events)
     try:
-        async for event in events:
+        async for event in iterator:
             for result in pipeline.feed(event):
                 yield result
             if pipeline.error is not None:
@@ -96,9 +97,11 @@ async def _athrough(events: AsyncIterable[Any], pipeline: Pipeline) -> AsyncIter
         if pipeline.error is not None:
             raise pipeline.error
     finally:
-        aclose = None if complete else getattr(events, "aclose", None)
-        if aclose is not None:
-            await aclose()
+        if not complete:
+            # An iterable may give an iterator of its own: a generator that waits to be closed.
+            for source in (events,) if iterator is events else (iterator, events):
+                if aclose := getattr(source, "aclose", None):
+                    await aclose()
 
 
 def expand_chunks(events: Iterable[Any]) -> Iterator[Any]:

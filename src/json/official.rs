@@ -39,7 +39,11 @@ fn without_raw_event<'py>(event: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
     if raw_event.is_none_or(|raw_event| raw_event.is_none()) {
         return Ok(None);
     }
-    let copy = event.call_method0(intern!(py, "model_copy"))?;
+    // A model, or anything else that has a `model_dump_json`.
+    let copy = match event.getattr_opt(intern!(py, "model_copy"))? {
+        Some(model_copy) => model_copy.call0()?,
+        None => py.import(intern!(py, "copy"))?.call_method1(intern!(py, "copy"), (event,))?,
+    };
     if let Some(fields) = capi::instance_dict(&copy) {
         fields.set_item(name, py.None())?;
     }

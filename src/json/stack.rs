@@ -15,7 +15,9 @@ const SHALLOW: u32 = 16;
 const ENOUGH: usize = 1 << 20;
 
 /// `event.model_dump_json(**arguments)`, on the stack of a thread of its own if this one's is too
-/// small for how deep the event nests. The context variables there are the caller's.
+/// small for how deep the event nests. The context variables there are the caller's; a serializer
+/// of the user's that runs there does not see the caller's thread-local data, nor has it the
+/// caller's `RLock`s.
 pub fn model_dump_json<'py>(
     event: &Bound<'py, PyAny>,
     arguments: &Bound<'py, PyDict>,
