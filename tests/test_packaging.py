@@ -102,3 +102,21 @@ def test_sdist_builds_from_its_own_contents(tmp_path: Path) -> None:
         CARGO_PROFILE_RELEASE_OPT_LEVEL="0",
     )
     assert_works(wheel, tmp_path)
+
+
+def test_importing_the_package_loads_little_more_than_the_sdk() -> None:
+    code = (
+        "import sys, ag_ui.core; before = set(sys.modules); import agui_codec; "
+        "print({name.partition('.')[0] for name in set(sys.modules) - before})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert eval(run.stdout) == {"agui_codec", "ag_ui"}
+
+
+def test_what_is_imported_on_first_use() -> None:
+    code = (
+        "import agui_codec; assert 'SQLiteStore' in dir(agui_codec); "
+        "from agui_codec import *; print(EventHistory.__module__, hasattr(agui_codec, 'nope'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "agui_codec.history False\n"

@@ -6,6 +6,7 @@ of ``ag_ui.core``; this package has no second set. A server replaces
 """
 
 import warnings
+from typing import TYPE_CHECKING
 
 from agui_codec import proto
 from agui_codec._native import (
@@ -51,7 +52,6 @@ from agui_codec.decoder import (
     read_events,
 )
 from agui_codec.encoder import AGUI_MEDIA_TYPE, EventEncoder
-from agui_codec.history import EventHistory, JSONLinesStore, RunInfo, SQLiteStore
 from agui_codec.install import install, uninstall
 from agui_codec.state import state_delta_event
 from agui_codec.stream import (
@@ -61,6 +61,9 @@ from agui_codec.stream import (
     through,
     verify_events,
 )
+
+if TYPE_CHECKING:
+    from agui_codec.history import EventHistory, JSONLinesStore, RunInfo, SQLiteStore
 
 if DEBUG_BUILD:
     warnings.warn(
@@ -124,3 +127,16 @@ __all__ = [
     "upgrade_input",
     "verify_events",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """What a server seldom needs, imported on first use (SQLite alone takes milliseconds)."""
+    if name in {"EventHistory", "JSONLinesStore", "RunInfo", "SQLiteStore"}:
+        from agui_codec import history
+
+        return getattr(history, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +129,20 @@ def read_events(
 
 
 def _chunks(path: Path, compressed: bool) -> Iterator[bytes]:
-    with gzip.open(path) if compressed else path.open("rb") as file:
+    if compressed:
+        yield from _unzipped(path)
+        return
+    with path.open("rb") as file:
+        while chunk := file.read1(CHUNK_BYTES):
+            yield chunk
+
+
+def _unzipped(path: Path) -> Iterator[bytes]:
+    # Few need it: not imported with the package.
+    import gzip
+    import zlib
+
+    with gzip.open(path) as file:
         try:
             # A `read` that fails would keep what it has read before.
             while chunk := file.read1(CHUNK_BYTES):
