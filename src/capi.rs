@@ -12,6 +12,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
+use std::mem::MaybeUninit;
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -349,20 +350,22 @@ impl<'a, 'py> Iterator for DictIter<'a, 'py> {
     fn next(&mut self) -> Option<Self::Item> {
         // Saves the last call, which would only say that there is no more.
         self.left = self.left.checked_sub(1)?;
-        let mut key = std::ptr::null_mut();
-        let mut value = std::ptr::null_mut();
+        let mut key = MaybeUninit::uninit();
+        let mut value = MaybeUninit::uninit();
         // SAFETY: the dict is alive. `PyDict_Next` checks the position against the dict as it is
-        // now, and hands out references that the dict owns.
+        // now, and unless it returns 0 sets both to references that the dict owns.
         unsafe {
             let found = ffi::PyDict_Next(
                 self.dict.as_ptr(),
                 &raw mut self.position,
-                &raw mut key,
-                &raw mut value,
+                key.as_mut_ptr(),
+                value.as_mut_ptr(),
             );
             if found == 0 {
                 return None;
             }
+            let (key, value) = (key.assume_init(), value.assume_init());
+            std::hint::assert_unchecked(!key.is_null() && !value.is_null());
             let py = self.dict.py();
             Some((Borrowed::from_ptr(py, key), Borrowed::from_ptr(py, value)))
         }
@@ -387,7 +390,10 @@ pub fn dict_items<'a, 'py, const N: usize>(
                 return None;
             }
         }
-        let item = |ptr| Borrowed::from_ptr(dict.py(), ptr);
+        let item = |ptr: *mut ffi::PyObject| {
+            std::hint::assert_unchecked(!ptr.is_null());
+            Borrowed::from_ptr(dict.py(), ptr)
+        };
         Some(std::array::from_fn(|at| (item(keys[at]), item(values[at]))))
     }
 }

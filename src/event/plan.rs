@@ -34,6 +34,10 @@ pub struct Plan {
     pub raw_event: Option<usize>,
     /// Where `subagentRunId` stands, if the class has it.
     pub subagent_run_id: Option<usize>,
+    /// Where the fields begin that not all events have.
+    pub own: usize,
+    /// One bit for each field for which any exact str is sound.
+    pub strs: u64,
     /// One bit for each field that must be there on the wire. Instances have a default for a field
     /// with one possible value; what a peer sent must have it all the same.
     pub required: u64,
@@ -67,6 +71,15 @@ pub struct Field {
     /// Optional, with None for a default: None is left out of what is written.
     pub omit_none: bool,
     pub shape: Shape,
+}
+
+/// One bit for each field for which any exact str is sound.
+fn strs(fields: &[Field]) -> u64 {
+    let is_str = |field: &Field| match &field.shape {
+        Shape::Nullable(inner) => matches!(**inner, Shape::Str),
+        shape => matches!(shape, Shape::Str),
+    };
+    fields.iter().rev().fold(0, |strs, field| strs << 1 | u64::from(is_str(field)))
 }
 
 /// A piece of a document, in an array of fixed size, which is copied without a call.
@@ -217,11 +230,20 @@ impl Plan {
     pub fn find_interned(&self, key: &Bound<'_, PyAny>, expected: usize) -> Option<usize> {
         let address = key.as_ptr() as usize;
         let keys = &self.alias_keys;
+        if keys.get(expected) == Some(&address) {
+            return Some(expected);
+        }
         let (before, after) = keys.split_at(expected.min(keys.len()));
         match after.iter().position(|key| *key == address) {
             Some(at) => Some(expected + at),
             None => before.iter().position(|key| *key == address),
         }
+    }
+
+    /// Whether this is the key of the first field that not all events have.
+    #[inline]
+    pub fn is_first_own(&self, alias: &Bound<'_, PyString>) -> bool {
+        self.alias_keys.get(self.own) == Some(&(alias.as_ptr() as usize))
     }
 
     /// The field with this alias or attribute name, as the keys of a wire dict may be either.
@@ -487,6 +509,7 @@ impl<'a, 'py> Learner<'a, 'py> {
             .enumerate()
             .filter(|(_, field)| field.default.is_none() || field.constant.is_some())
             .fold(0, |required, (at, _)| required | 1 << at);
+        let own = place("subagent_run_id").or_else(|| place("metadata")).map_or(0, |at| at + 1);
         let defaults = PyDict::new(self.py);
         for field in &fields {
             defaults.set_item(&field.name, &field.default)?;
@@ -502,11 +525,13 @@ impl<'a, 'py> Learner<'a, 'py> {
             key,
             name_keys: fields.iter().map(|field| field.name.as_ptr() as usize).collect(),
             alias_keys: fields.iter().map(|field| field.alias.as_ptr() as usize).collect(),
+            strs: strs(&fields),
             fields,
             tag,
             kind,
             raw_event,
             subagent_run_id,
+            own,
             required,
             defaults: defaults.unbind(),
             no_default,

@@ -204,7 +204,7 @@ impl Stage for EventVerifier {
 #[inline]
 fn id_of<'py>(item: &Item<'py>, key: &Key) -> Verdict<Bound<'py, PyString>> {
     let py = item.event.py();
-    let Some(id) = item.view.read(key) else {
+    let Some(id) = item.read(key) else {
         return refuse(None, format!("it has no {}", key.alias(py)), "one");
     };
     match id.cast::<PyString>() {
