@@ -73,13 +73,9 @@ pub struct Field {
     pub shape: Shape,
 }
 
-/// One bit for each field for which any exact str is sound.
-fn strs(fields: &[Field]) -> u64 {
-    let is_str = |field: &Field| match &field.shape {
-        Shape::Nullable(inner) => matches!(**inner, Shape::Str),
-        shape => matches!(shape, Shape::Str),
-    };
-    fields.iter().rev().fold(0, |strs, field| strs << 1 | u64::from(is_str(field)))
+/// One bit for each of the fields that are so.
+fn bits(fields: &[Field], is: impl Fn(&Field) -> bool) -> u64 {
+    fields.iter().rev().fold(0, |bits, field| bits << 1 | u64::from(is(field)))
 }
 
 /// A piece of a document, in an array of fixed size, which is copied without a call.
@@ -504,11 +500,6 @@ impl<'a, 'py> Learner<'a, 'py> {
         });
         let place = |name: &str| fields.iter().position(|field| &*field.name_text == name);
         let (raw_event, subagent_run_id) = (place("raw_event"), place("subagent_run_id"));
-        let required = fields
-            .iter()
-            .enumerate()
-            .filter(|(_, field)| field.default.is_none() || field.constant.is_some())
-            .fold(0, |required, (at, _)| required | 1 << at);
         let own = place("subagent_run_id").or_else(|| place("metadata")).map_or(0, |at| at + 1);
         let defaults = PyDict::new(self.py);
         for field in &fields {
@@ -517,24 +508,24 @@ impl<'a, 'py> Learner<'a, 'py> {
         let serializer = class.getattr(intern!(self.py, "__pydantic_serializer__"))?;
         let validator = class.getattr(intern!(self.py, "__pydantic_validator__"))?;
         let key = capi::class_key(class);
-        let bits = fields.iter().enumerate();
-        let no_default =
-            bits.filter(|(_, field)| field.default.is_none()).map(|(at, _)| 1 << at).sum();
         Ok(Plan {
             class: class.clone().unbind(),
             key,
             name_keys: fields.iter().map(|field| field.name.as_ptr() as usize).collect(),
             alias_keys: fields.iter().map(|field| field.alias.as_ptr() as usize).collect(),
-            strs: strs(&fields),
+            strs: bits(&fields, |field| match &field.shape {
+                Shape::Nullable(inner) => matches!(**inner, Shape::Str),
+                shape => matches!(shape, Shape::Str),
+            }),
+            required: bits(&fields, |field| field.default.is_none() || field.constant.is_some()),
+            no_default: bits(&fields, |field| field.default.is_none()),
             fields,
             tag,
             kind,
             raw_event,
             subagent_run_id,
             own,
-            required,
             defaults: defaults.unbind(),
-            no_default,
             given: Mutex::new(Vec::new()),
             serializer: serializer.unbind(),
             validator: validator.unbind(),
