@@ -60,12 +60,23 @@ def table(group: Group, document: Document, measured: Measurement) -> str:
         of_floor = measured.ratio(name, floor) if floor else None
         row = [name, duration(measured.seconds(name)), f"{faster:.1f}x"]
         row += [f"{of_floor:.2f}x"] if of_floor else []
-        rows.append([*row, verdict(group.budgets.get((document.name, name)), faster, of_floor)])
+        net = (measured.seconds(name) - measured.seconds(reference)) * 1e9
+        budget = group.budgets.get((document.name, name))
+        rows.append([*row, verdict(budget, faster, of_floor, net)])
     return f"**{document.name}**{items}\n\n{markdown([*header, 'budget'], rows)}"
 
 
-def verdict(budget: Budget | None, faster: float, of_floor: float | None) -> str:
-    """The budget in words, and what of it is missed."""
+def verdict(
+    budget: Budget | None, faster: float, of_floor: float | None, net: float | None = None
+) -> str:
+    """The budget in words, and what of it is missed.
+
+    Args:
+        budget: What the row is held to.
+        faster: How many times as fast as the reference it is.
+        of_floor: How many times the time of the floor it takes.
+        net: How many nanoseconds an item it takes beyond the reference.
+    """
     words = []
     if budget and budget.faster:
         missed = " (missed)" if faster < budget.faster else ""
@@ -73,6 +84,9 @@ def verdict(budget: Budget | None, faster: float, of_floor: float | None) -> str
     if budget and budget.floor:
         missed = " (missed)" if of_floor and of_floor > budget.floor else ""
         words.append(f"<= {budget.floor:g}x{missed}")
+    if budget and budget.net and net is not None:
+        missed = " (missed)" if net > budget.net else ""
+        words.append(f"{net:.0f} ns net, <= {budget.net:g} ns{missed}")
     return ", ".join(words)
 
 

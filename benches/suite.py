@@ -27,10 +27,13 @@ class Budget:
     Args:
         faster: At least so many times as fast as the document's reference.
         floor: At most so many times the time of the group's floor.
+        net: At most so many nanoseconds an item beyond the document's reference, where that is a
+            call which does nothing.
     """
 
     faster: float | None = None
     floor: float | None = None
+    net: float | None = None
 
 
 @dataclass(frozen=True)

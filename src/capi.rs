@@ -3,15 +3,16 @@
 //! All `unsafe` that touches Python objects is in this file, so that the rest of the crate can
 //! deny it. Everything here takes and returns `PyO3`'s own pointer types.
 //!
-//! **Borrowed references.** [`DictIter`] and [`list_item`] hand out references that the container
-//! owns. They stay valid as long as no Python code runs, since only Python code can change the
-//! container. Whoever calls something that may run Python takes a strong reference first
+//! **Borrowed references.** [`DictIter`], [`dict_items`] and [`list_item`] hand out references that
+//! the container owns. They stay valid as long as no Python code runs, since only Python code can
+//! change the container. Whoever calls something that may run Python takes a strong reference first
 //! (`to_owned`). On free-threaded builds the caller holds the container's critical section.
 #![allow(unsafe_code)]
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
+use std::mem::MaybeUninit;
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,6 +46,13 @@ exact!(is_exact_tuple, PyTuple_Type);
 exact!(is_exact_int, PyLong_Type);
 exact!(is_exact_float, PyFloat_Type);
 exact!(is_exact_bool, PyBool_Type);
+
+/// An object that is exactly a dict, as one.
+#[inline]
+pub fn exact_dict<'a, 'py>(obj: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyDict>> {
+    // SAFETY: the type was just compared.
+    is_exact_dict(obj).then(|| unsafe { obj.cast_unchecked() })
+}
 
 /// The version tag of a class: it changes whenever an attribute of the class or of one of its
 /// bases is set. 0 means that the class has none at the moment.
@@ -153,6 +161,35 @@ pub fn exact_text<'a>(obj: &'a Bound<'_, PyAny>) -> Option<Text<'a>> {
     }
     // SAFETY: the type was just compared.
     Some(text(unsafe { obj.cast_unchecked() }))
+}
+
+/// The characters of an object that is exactly a str, and all ASCII.
+#[inline]
+pub fn ascii<'a>(obj: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
+    if !is_exact_str(obj) {
+        return None;
+    }
+    let ptr = obj.as_ptr();
+    // SAFETY: `ptr` is a str. One that is not "ready" (see `text`) is not marked as ASCII; the data of
+    // one that is are bytes, which live as long as the str does.
+    unsafe {
+        if ffi::PyUnicode_IS_ASCII(ptr) == 0 {
+            return None;
+        }
+        let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
+        Some(std::slice::from_raw_parts(ffi::PyUnicode_DATA(ptr).cast(), len))
+    }
+}
+
+/// Whether two short texts are the same; for long ones a call of `memcmp` is better.
+#[inline]
+pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    a_words.iter().zip(b_words).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && a_rest.iter().zip(b_rest).all(|(a, b)| a == b)
 }
 
 /// Whether two strs have the same characters. Equal strs are stored in the same form.
@@ -327,23 +364,51 @@ impl<'a, 'py> Iterator for DictIter<'a, 'py> {
     fn next(&mut self) -> Option<Self::Item> {
         // Saves the last call, which would only say that there is no more.
         self.left = self.left.checked_sub(1)?;
-        let mut key = std::ptr::null_mut();
-        let mut value = std::ptr::null_mut();
+        let mut key = MaybeUninit::uninit();
+        let mut value = MaybeUninit::uninit();
         // SAFETY: the dict is alive. `PyDict_Next` checks the position against the dict as it is
-        // now, and hands out references that the dict owns.
+        // now, and unless it returns 0 sets both to references that the dict owns.
         unsafe {
             let found = ffi::PyDict_Next(
                 self.dict.as_ptr(),
                 &raw mut self.position,
-                &raw mut key,
-                &raw mut value,
+                key.as_mut_ptr(),
+                value.as_mut_ptr(),
             );
             if found == 0 {
                 return None;
             }
+            let (key, value) = (key.assume_init(), value.assume_init());
+            std::hint::assert_unchecked(!key.is_null() && !value.is_null());
             let py = self.dict.py();
             Some((Borrowed::from_ptr(py, key), Borrowed::from_ptr(py, value)))
         }
+    }
+}
+
+/// All items of a dict that has `N` of them.
+#[inline]
+pub fn dict_items<'a, 'py, const N: usize>(
+    dict: &'a Bound<'py, PyDict>,
+) -> Option<[(Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>); N]> {
+    if dict.len() != N {
+        return None;
+    }
+    let mut keys = [std::ptr::null_mut(); N];
+    let mut values = [std::ptr::null_mut(); N];
+    let mut position = 0;
+    // SAFETY: as for `DictIter`.
+    unsafe {
+        for (key, value) in keys.iter_mut().zip(&mut values) {
+            if ffi::PyDict_Next(dict.as_ptr(), &raw mut position, key, value) == 0 {
+                return None;
+            }
+        }
+        let item = |ptr: *mut ffi::PyObject| {
+            std::hint::assert_unchecked(!ptr.is_null());
+            Borrowed::from_ptr(dict.py(), ptr)
+        };
+        Some(std::array::from_fn(|at| (item(keys[at]), item(values[at]))))
     }
 }
 

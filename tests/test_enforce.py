@@ -68,6 +68,20 @@ def test_valid_inputs_pass_as_they_are(path: Path) -> None:
     assert enforce_input(model) is model
 
 
+@pytest.mark.parametrize("path", corpus_files("conformance/fixtures/*/valid/*.json"))
+def test_valid_parts_pass_as_they_are(path: Path) -> None:
+    """The other definitions, each where it stands in an event or in an input."""
+    definition = path.parents[1].name
+    if definition.endswith("Event") or definition == "RunAgentInput":
+        return
+    _, wrap = HOSTS[definition]
+    document = wrap(json.loads(path.read_text("utf-8")))
+    if "type" in document:
+        assert enforce(document) == (document, [])
+    else:
+        assert enforce_input(document) is document
+
+
 # What is removed and not refused, with what is said of it: unknown properties and unknown members.
 REMOVED = {
     "MessagesSnapshotEvent/role-shaped-like-a-tool-message": ("unknown_member", "messages[0]"),

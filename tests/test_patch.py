@@ -7,6 +7,8 @@ import enum
 import json
 import pathlib
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jsonpatch
@@ -465,22 +467,48 @@ def in_small_thread(run: Any) -> None:
         raise caught[0]
 
 
+@contextmanager
+def taken_apart() -> Iterator[Callable[..., Any]]:
+    """Makes deep values, and takes them apart at the end.
+
+    CPython's own release of one recurses, and in 3.13 needs more stack than a small thread has.
+    """
+    made = []
+
+    def deep(*shape: Any) -> Any:
+        made.append(nested(*shape))
+        return made[-1]
+
+    try:
+        yield deep
+    finally:
+        for value in made:
+            while isinstance(value, (dict, list)) and value:
+                value = value.pop("a") if isinstance(value, dict) else value.pop()
+
+
 def test_depth_has_a_limit_and_no_crash() -> None:
     def run() -> None:
+        with taken_apart() as made:
+            check(made)
+
+    def check(made: Callable[..., Any]) -> None:
         limit = agui_codec.MAX_DEPTH
-        deep = nested(100_000)
+        deep = made(100_000)
+        other = made(100_000)
+        leaf_differs = made(100_000, 2)
         for patch in (
             [{"op": "add", "path": "", "value": deep}],
             [{"op": "add", "path": "/x", "value": deep}],
             [{"op": "copy", "from": "/d", "path": "/x"}],
-            [{"op": "test", "path": "/d", "value": nested(100_000)}],
+            [{"op": "test", "path": "/d", "value": other}],
             [{"op": "add", "path": "/a" * 100_000, "value": 1}],
         ):
             for in_place in (False, True):
                 with pytest.raises(PatchError, match="nested deeper than 254 levels"):
                     apply_patch({"d": deep}, patch, in_place=in_place)
         with pytest.raises(PatchError, match="nested deeper than 254 levels"):
-            create_patch(deep, nested(100_000, 2))
+            create_patch(deep, leaf_differs)
         with pytest.raises(PatchError, match="nested deeper than 254 levels"):
             create_patch([], deep)
         apply_patch(None, [{"op": "add", "path": "", "value": nested(limit)}])
@@ -491,8 +519,6 @@ def test_depth_has_a_limit_and_no_crash() -> None:
         deep_ones = [nested(limit - 1, leaf) for leaf in range(4)]
         assert len(create_patch(deep_ones[:3], [deep_ones[0], deep_ones[3], deep_ones[2]])) == 1
         assert create_patch(deep_ones, [deep_ones[3], 1, deep_ones[0], 2])
-        while isinstance(deep, (dict, list)):  # Python's own release of it recurses.
-            deep = deep.pop("a") if isinstance(deep, dict) else deep.pop()
 
     in_small_thread(run)
 

@@ -312,10 +312,27 @@ def test_a_callback_may_feed_another_stage_but_not_its_own() -> None:
     inner = EventEnforcer(on_deviation=lambda _: None)
     outer = EventEnforcer(on_deviation=lambda _: inner.feed({**RAW, "zz": 1}))
     assert outer.feed({**RAW, "zz": 1}) == [RAW]
-    again = EventEnforcer(on_deviation=lambda _: again.feed(RAW))
+    chunk = {"type": "REASONING_MESSAGE_CHUNK", "messageId": "m", "role": "x"}
+    again = ChunkExpander(on_deviation=lambda _: again.feed(RAW))
     with pytest.raises(RuntimeError, match="borrowed"):
-        again.feed({**RAW, "zz": 1})
+        again.feed(chunk)
     assert again.feed(RAW) == [RAW]
+
+
+def test_a_callback_may_feed_an_enforcer_itself() -> None:
+    """It holds nothing that the event at hand could leave half done."""
+    seen = []
+
+    def again(deviation: Deviation) -> None:
+        seen.append(enforcer.feed({**RAW, "timestamp": 1}))
+        if len(seen) < 3:
+            enforcer.feed({**RAW, "yy": 1})
+
+    enforcer = EventEnforcer(on_deviation=again)
+    assert enforcer.feed({**RAW, "zz": 1}) == [RAW]
+    assert seen == [[{**RAW, "timestamp": 1}]] * 3
+    with pytest.raises(EnforcementError, match=r"^event 6 "):
+        enforcer.feed({**RAW, "timestamp": "1"})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import pytest
 
 from agui_codec import ChunkExpander, EventVerifier, SequenceError, verify_events
@@ -423,6 +424,35 @@ def test_expansion_and_verification_agree_with_typescript(batch: int) -> None:
         assert len(verified) == theirs["verified"], (where, error)
         assert verdict(error) == (theirs["verifyRefused"] or {}).get("index"), (where, error)
     assert excepted < 50
+
+
+@pytest.mark.serial
+def test_an_item_that_has_closed_leaves_its_id_and_owner_until_the_run_ends() -> None:
+    """Owners outlive the close, says the protocol: so much is held, and no more."""
+    process = psutil.Process()
+    count = 100_000
+    verifier = EventVerifier()
+    before = process.memory_info().rss
+
+    def one_run(name: str) -> float:
+        verifier.feed({**RUN, "runId": name})
+        for number in range(count):
+            message = {"messageId": f"{name} message {number:06}"}
+            verifier.feed({"type": "TEXT_MESSAGE_START", **message, "subagentRunId": "s"})
+            verifier.feed({"type": "TEXT_MESSAGE_CONTENT", **message, "delta": "x" * 500})
+            verifier.feed({"type": "TEXT_MESSAGE_END", **message})
+        held = process.memory_info().rss - before
+        again = {"type": "TEXT_MESSAGE_START", "messageId": f"{name} message 000007"}
+        with pytest.raises(SequenceError, match="belongs to subagent 's'"):
+            verifier.feed({**again, "subagentRunId": "other"})
+        verifier.feed({**DONE, "runId": name})
+        return held / count
+
+    # A str of 21 characters has 70 bytes, an entry of a dict about 100 with the room to grow.
+    first = one_run("r1")
+    assert first < 300
+    # A run that has passed has left nothing.
+    assert max(one_run(f"r{number}") for number in range(2, 5)) < 1.3 * first
 
 
 def verdict(error: Any) -> int | None:

@@ -4,14 +4,13 @@ use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyInt};
 
+use super::EventKind;
 use super::plan::{Bounds, Field, Plan, Shape};
 use super::registry::registry;
-use super::{EventKind, View};
 use crate::capi::{self, DictIter};
 
-/// What one walk over the keys of an event tells. There is none for an event with a key that is
-/// not the interned object of a described field: text has to be compared then, and a stage looks
-/// for itself.
+/// What an event has, field by field. There is none for an event with a key that is not the interned
+/// object of a described field: text has to be compared then, and a stage looks for itself.
 #[derive(Clone, Copy)]
 pub struct Glance {
     /// One bit for each field that is there.
@@ -40,43 +39,52 @@ impl Glance {
     }
 }
 
-impl<'py> View<'py> {
-    /// A wire dict that begins with its type, as producers write it.
-    #[inline]
-    pub fn glance(dict: &Bound<'py, PyDict>) -> Option<(Self, EventKind, Glance)> {
-        let registry = registry();
-        let walk = || {
-            let mut items = DictIter::new(dict);
-            let (key, value) = items.next()?;
-            if !key.is(&registry.type_key) {
-                return None;
+/// What one walk over the entries of an event tells: the plan that describes it, its kind, and a
+/// glance. There is none unless it is a wire dict that begins with its type, as producers write it,
+/// under the protocol's own keys.
+///
+/// `see` is given the value of the first field that not all events have: the id of what the event is
+/// about, in most.
+#[inline]
+pub fn look<'py>(
+    dict: &Bound<'py, PyDict>,
+    mut see: impl FnMut(&Bound<'py, PyAny>),
+) -> Option<(&'static Plan, EventKind, Glance)> {
+    let registry = registry();
+    with_critical_section(dict, || {
+        let mut items = DictIter::new(dict);
+        let (key, value) = items.next()?;
+        if !key.is(&registry.type_key) {
+            return None;
+        }
+        let kind = registry.interned_kind(&value)?;
+        let plan = registry.event(Some(kind))?;
+        let tag = 1 << plan.tag?;
+        let mut glance = Glance { present: tag, sound: tag };
+        let mut expected = plan.own;
+        for (key, value) in items {
+            let at = plan.find_interned(&key, expected)?;
+            if at == plan.own {
+                see(&value);
             }
-            let kind = registry.interned_kind(&value)?;
-            let plan = registry.event(Some(kind))?;
-            let tag = 1 << plan.tag?;
-            let mut glance = Glance { present: tag, sound: tag };
-            let mut expected = 0;
-            for (key, value) in items {
-                let at = plan.find_interned(&key, expected)?;
-                expected = at + 1;
-                glance.present |= 1 << at;
-                if is_sound(&plan.fields[at], &value) {
-                    glance.sound |= 1 << at;
-                }
-            }
-            Some((plan, kind, glance))
-        };
-        let (plan, kind, glance) = with_critical_section(dict, walk)?;
-        Some((Self::of_wire(dict, plan), kind, glance))
-    }
+            expected = at + 1;
+            let bit = 1 << at;
+            glance.present |= bit;
+            // Most fields of most events hold a str.
+            let is_sound = if plan.strs & bit != 0 {
+                capi::is_exact_str(&value)
+            } else {
+                is_sound(&plan.fields[at], &value)
+            };
+            glance.sound |= if is_sound { bit } else { 0 };
+        }
+        Some((plan, kind, glance))
+    })
 }
 
-#[inline]
 fn is_sound(field: &Field, value: &Bound<'_, PyAny>) -> bool {
     match &field.shape {
-        Shape::Str => capi::is_exact_str(value),
         Shape::Nullable(inner) => match &**inner {
-            Shape::Str => capi::is_exact_str(value),
             Shape::Int(Bounds::Between(low, high)) => match value.cast_exact::<PyInt>() {
                 Ok(int) => capi::int_as_i64(int).is_some_and(|int| (*low..=*high).contains(&int)),
                 Err(_) => false,

@@ -10,7 +10,7 @@ mod refusal;
 mod registry;
 mod view;
 
-pub use glance::Glance;
+pub use glance::{Glance, look};
 pub use keys::{Key, keys};
 pub use kind::EventKind;
 pub use plan::{

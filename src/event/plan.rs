@@ -34,6 +34,10 @@ pub struct Plan {
     pub raw_event: Option<usize>,
     /// Where `subagentRunId` stands, if the class has it.
     pub subagent_run_id: Option<usize>,
+    /// Where the fields begin that not all events have.
+    pub own: usize,
+    /// One bit for each field for which any exact str is sound.
+    pub strs: u64,
     /// One bit for each field that must be there on the wire. Instances have a default for a field
     /// with one possible value; what a peer sent must have it all the same.
     pub required: u64,
@@ -67,6 +71,11 @@ pub struct Field {
     /// Optional, with None for a default: None is left out of what is written.
     pub omit_none: bool,
     pub shape: Shape,
+}
+
+/// One bit for each of the fields that are so.
+fn bits(fields: &[Field], is: impl Fn(&Field) -> bool) -> u64 {
+    fields.iter().rev().fold(0, |bits, field| bits << 1 | u64::from(is(field)))
 }
 
 /// A piece of a document, in an array of fixed size, which is copied without a call.
@@ -217,11 +226,20 @@ impl Plan {
     pub fn find_interned(&self, key: &Bound<'_, PyAny>, expected: usize) -> Option<usize> {
         let address = key.as_ptr() as usize;
         let keys = &self.alias_keys;
+        if keys.get(expected) == Some(&address) {
+            return Some(expected);
+        }
         let (before, after) = keys.split_at(expected.min(keys.len()));
         match after.iter().position(|key| *key == address) {
             Some(at) => Some(expected + at),
             None => before.iter().position(|key| *key == address),
         }
+    }
+
+    /// Whether this is the key of the first field that not all events have.
+    #[inline]
+    pub fn is_first_own(&self, alias: &Bound<'_, PyString>) -> bool {
+        self.alias_keys.get(self.own) == Some(&(alias.as_ptr() as usize))
     }
 
     /// The field with this alias or attribute name, as the keys of a wire dict may be either.
@@ -482,11 +500,7 @@ impl<'a, 'py> Learner<'a, 'py> {
         });
         let place = |name: &str| fields.iter().position(|field| &*field.name_text == name);
         let (raw_event, subagent_run_id) = (place("raw_event"), place("subagent_run_id"));
-        let required = fields
-            .iter()
-            .enumerate()
-            .filter(|(_, field)| field.default.is_none() || field.constant.is_some())
-            .fold(0, |required, (at, _)| required | 1 << at);
+        let own = place("subagent_run_id").or_else(|| place("metadata")).map_or(0, |at| at + 1);
         let defaults = PyDict::new(self.py);
         for field in &fields {
             defaults.set_item(&field.name, &field.default)?;
@@ -494,22 +508,24 @@ impl<'a, 'py> Learner<'a, 'py> {
         let serializer = class.getattr(intern!(self.py, "__pydantic_serializer__"))?;
         let validator = class.getattr(intern!(self.py, "__pydantic_validator__"))?;
         let key = capi::class_key(class);
-        let bits = fields.iter().enumerate();
-        let no_default =
-            bits.filter(|(_, field)| field.default.is_none()).map(|(at, _)| 1 << at).sum();
         Ok(Plan {
             class: class.clone().unbind(),
             key,
             name_keys: fields.iter().map(|field| field.name.as_ptr() as usize).collect(),
             alias_keys: fields.iter().map(|field| field.alias.as_ptr() as usize).collect(),
+            strs: bits(&fields, |field| match &field.shape {
+                Shape::Nullable(inner) => matches!(**inner, Shape::Str),
+                shape => matches!(shape, Shape::Str),
+            }),
+            required: bits(&fields, |field| field.default.is_none() || field.constant.is_some()),
+            no_default: bits(&fields, |field| field.default.is_none()),
             fields,
             tag,
             kind,
             raw_event,
             subagent_run_id,
-            required,
+            own,
             defaults: defaults.unbind(),
-            no_default,
             given: Mutex::new(Vec::new()),
             serializer: serializer.unbind(),
             validator: validator.unbind(),

@@ -143,16 +143,12 @@ impl Compactor {
 
     #[inline]
     fn take<'py>(&mut self, event: &Bound<'py, PyAny>, out: &mut Events<'py>) -> PyResult<()> {
-        if self.take_bare(event) {
+        if let Some(segment) = self.segment(self.recent)
+            && segment.push_bare(std::iter::once(event.as_borrowed())) == 1
+        {
             return Ok(());
         }
         self.push(&Incoming::read(event)?, out)
-    }
-
-    /// Takes one more delta of the segment that was written to last.
-    #[inline]
-    fn take_bare(&mut self, event: &Bound<'_, PyAny>) -> bool {
-        self.segment(self.recent).is_some_and(|segment| segment.push_bare(event))
     }
 
     fn push<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
@@ -466,12 +462,14 @@ pub fn compact_events<'py>(
     let mut out = Vec::new();
     if let Ok(events) = events.cast_exact::<PyList>() {
         let mut index = 0;
-        while let Some(event) = capi::list_item(events, index) {
-            index += 1;
-            // A borrowed reference will do while no Python runs, and for a bare dict none does.
-            if !(capi::is_exact_dict(&event) && compactor.take_bare(&event)) {
-                compactor.take_and_report(&event.to_owned(), &mut out)?;
+        loop {
+            if let Some(segment) = compactor.segment(compactor.recent) {
+                let row = (index..).map_while(|index| capi::list_item(events, index));
+                index += segment.push_bare(row);
             }
+            let Some(event) = capi::list_item(events, index) else { break };
+            index += 1;
+            compactor.take_and_report(&event.to_owned(), &mut out)?;
         }
     } else {
         for event in events.try_iter()? {

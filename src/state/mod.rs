@@ -12,6 +12,7 @@ mod message;
 mod operation;
 mod patch;
 mod pending;
+mod pieces;
 mod pointer;
 mod reduce;
 mod reducer;

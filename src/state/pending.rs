@@ -17,8 +17,12 @@ pub struct Plan {
     pub brings: Vec<u32>,
 }
 
-/// The interrupts of the last RUN_FINISHED with an interrupt outcome. One is pending until a run that
-/// was started to answer it has finished: a run that was not leaves it.
+/// The interrupts of the last RUN_FINISHED with an interrupt outcome, as the protocol says. One is
+/// pending until a run that was started to answer it has finished; a run that was not, or that
+/// failed, leaves it. The TypeScript client forgets all of them at any RUN_FINISHED, so that a run
+/// beside them (a second tab, a background task) loses the question that the agent waits for
+/// (ag-ui #2437); and without the answers counting, an interrupt that was resolved would be asked
+/// for by every input after it. The conformance corpus has no stream that tells the three apart.
 pub struct Interrupts {
     /// Wire dicts.
     pending: Py<PyList>,

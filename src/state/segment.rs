@@ -1,12 +1,13 @@
 //! A message or a tool call while its events are being collapsed.
 
-use pyo3::intern;
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyString};
 
 use super::incoming::{Incoming, field, text};
-use crate::capi::{self, DictIter};
+use super::pieces::Pieces;
+use crate::capi;
 use crate::event::{Entry, EventKind, Key, Spelling, Surprise, build, keys, registry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub struct Segment {
 struct Deltas {
     /// The first event, in case it stays the only one.
     first: Option<Py<PyAny>>,
-    parts: Vec<Py<PyString>>,
+    pieces: Pieces,
     is_model: bool,
     metadata: Option<Py<PyDict>>,
     owner: Option<Py<PyAny>>,
@@ -116,7 +117,10 @@ impl Segment {
     pub fn push(&mut self, incoming: &Incoming<'_>) -> PyResult<()> {
         let delta = text!(incoming, delta)?;
         let deltas = &mut self.deltas;
-        deltas.parts.push(delta.unbind());
+        if !deltas.pieces.push(&delta) {
+            let delta = capi::plain_str(&delta)?;
+            deltas.pieces.push(&delta);
+        }
         if deltas.first.is_none() {
             deltas.first = Some(incoming.event.clone().unbind());
             deltas.is_model = !incoming.event.is_instance_of::<PyDict>();
@@ -128,107 +132,52 @@ impl Segment {
         deltas.note(incoming)
     }
 
-    /// Takes an event, if it is one more delta of this segment that says nothing else. Most events of
-    /// most streams are, so it looks at each entry once and makes nothing.
+    /// Takes events, as far as each is one more delta of this segment that says nothing else, and
+    /// returns how many. Most events of most streams are such, so it looks at each entry once and
+    /// makes nothing. No Python runs meanwhile: borrowed references will do.
     #[inline]
-    pub fn push_bare(&mut self, event: &Bound<'_, PyAny>) -> bool {
+    pub fn push_bare<'a, 'py: 'a>(
+        &mut self,
+        events: impl Iterator<Item = Borrowed<'a, 'py, PyAny>>,
+    ) -> usize {
         // The first is kept whole.
         if self.deltas.first.is_none() || self.end.is_some() {
-            return false;
-        }
-        let delta = if capi::is_exact_dict(event) {
-            event.cast_exact::<PyDict>().ok().and_then(|dict| self.bare_wire(dict))
-        } else {
-            self.bare_model(event)
-        };
-        match delta {
-            Some(delta) => {
-                self.deltas.parts.push(delta);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// The delta of a wire dict with type, id and delta alone.
-    #[inline]
-    fn bare_wire(&self, dict: &Bound<'_, PyDict>) -> Option<Py<PyString>> {
-        if dict.len() != 3 {
-            return None;
+            return 0;
         }
         match self.family {
-            Family::Text => self.delta_of(dict, b"messageId", b"TEXT_MESSAGE_CONTENT"),
-            Family::Reasoning => self.delta_of(dict, b"messageId", b"REASONING_MESSAGE_CONTENT"),
-            Family::Call => self.delta_of(dict, b"toolCallId", b"TOOL_CALL_ARGS"),
+            Family::Text => self.push_bare_as(events, b"messageId", b"TEXT_MESSAGE_CONTENT"),
+            Family::Reasoning => {
+                self.push_bare_as(events, b"messageId", b"REASONING_MESSAGE_CONTENT")
+            }
+            Family::Call => self.push_bare_as(events, b"toolCallId", b"TOOL_CALL_ARGS"),
         }
     }
 
     /// With lengths that the compiler knows a comparison is a few instructions, where a call of
     /// `memcmp` for each took a seventh of the time of compaction.
     #[inline]
-    fn delta_of<const I: usize, const T: usize>(
-        &self,
-        dict: &Bound<'_, PyDict>,
+    fn push_bare_as<'a, 'py: 'a, const I: usize, const T: usize>(
+        &mut self,
+        events: impl Iterator<Item = Borrowed<'a, 'py, PyAny>>,
         id_key: &[u8; I],
         type_name: &[u8; T],
-    ) -> Option<Py<PyString>> {
-        with_critical_section(dict, || {
-            let mut delta = None;
-            let mut agreeing = 0;
-            for (key, value) in DictIter::new(dict).take(3) {
-                let key = ascii(&key)?;
-                if key == b"delta" {
-                    delta = Some(value.cast_exact::<PyString>().ok()?.to_owned().unbind());
-                } else if key == id_key {
-                    agreeing += u32::from(self.has_id(&value));
-                } else if key == b"type" {
-                    agreeing += u32::from(ascii(&value)? == type_name);
-                }
+    ) -> usize {
+        let mut taken = 0;
+        for event in events {
+            let id = self.id.bind(event.py());
+            let pieces = &mut self.deltas.pieces;
+            let is_taken = match capi::exact_dict(&event) {
+                Some(dict) => with_critical_section(dict, || {
+                    bare_delta(dict, id_key, id, type_name).is_some_and(|it| pieces.push(&it))
+                }),
+                None => push_bare_model(pieces, &event, self.family, id),
+            };
+            if !is_taken {
+                break;
             }
-            delta.filter(|_| agreeing == 2)
-        })
-    }
-
-    /// The delta of a model that has no metadata, owner or extra field.
-    #[inline]
-    fn bare_model(&self, model: &Bound<'_, PyAny>) -> Option<Py<PyString>> {
-        let py = model.py();
-        let registry = registry();
-        let plan = registry.plan(capi::type_key(model))?;
-        if plan.kind != Some(self.family.delta()) {
-            return None;
+            taken += 1;
         }
-        let extra = capi::slot(registry.extra.bind(py), model)?;
-        if !extra.is_none() && !extra.cast::<PyDict>().ok()?.is_empty() {
-            return None;
-        }
-        let fields = capi::instance_dict(model)?;
-        let keys = keys(py);
-        let (id, key) = (self.family.key(py).name(py), keys.delta.name(py));
-        with_critical_section(&fields, || {
-            let mut delta = None;
-            let mut is_same = false;
-            for (name, value) in DictIter::new(&fields).take(fields.len()) {
-                if value.is_none() {
-                    continue;
-                }
-                if name.is(key) {
-                    delta = Some(value.cast_exact::<PyString>().ok()?.to_owned().unbind());
-                } else if name.is(id) {
-                    is_same = self.has_id(&value);
-                } else if name.is(keys.metadata.name(py)) || name.is(keys.subagent_run_id.name(py))
-                {
-                    return None;
-                }
-            }
-            delta.filter(|_| is_same)
-        })
-    }
-
-    #[inline]
-    fn has_id(&self, value: &Bound<'_, PyAny>) -> bool {
-        let id = self.id.bind(value.py());
-        value.is(id) || ascii(value).is_some_and(|text| Some(text) == ascii(id))
+        taken
     }
 
     pub fn close(&mut self, incoming: &Incoming<'_>) {
@@ -244,7 +193,7 @@ impl Segment {
         if let Some(opener) = self.opener {
             out.push(opener.into_bound(py));
         }
-        match (&self.deltas.first, self.deltas.parts.len()) {
+        match (&self.deltas.first, self.deltas.pieces.count()) {
             (None, _) => {}
             (Some(only), 1) => out.push(only.bind(py).clone()),
             (Some(_), _) => out.push(self.deltas.collapse(self.family, self.id.bind(py))?),
@@ -288,8 +237,7 @@ impl Deltas {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = id.py();
         let keys = keys(py);
-        let delta =
-            intern!(py, "").call_method1(intern!(py, "join"), (PyList::new(py, self.parts)?,))?;
+        let delta = self.pieces.join(py)?;
         let event = PyDict::new(py);
         event.set_item(keys.r#type.alias(py), PyString::intern(py, family.delta().name()))?;
         event.set_item(family.key(py).alias(py), id)?;
@@ -307,13 +255,67 @@ impl Deltas {
     }
 }
 
-/// The text of an exact str, if it is ASCII.
+/// The delta of a wire dict of type, id and delta alone, in the order in which everybody writes them.
 #[inline]
-fn ascii<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
-    match capi::text(value.cast_exact().ok()?) {
-        capi::Text::Ascii(text) => Some(text),
-        _ => None,
+fn bare_delta<'a, 'py, const I: usize, const T: usize>(
+    dict: &'a Bound<'py, PyDict>,
+    id_key: &[u8; I],
+    id: &Bound<'_, PyString>,
+    type_name: &[u8; T],
+) -> Option<Borrowed<'a, 'py, PyAny>> {
+    let [kind, subject, delta] = capi::dict_items(dict)?;
+    let is_bare = is(&kind.0, b"type")
+        && is(&kind.1, type_name)
+        && is(&subject.0, id_key)
+        && is_id(&subject.1, id)
+        && is(&delta.0, b"delta");
+    is_bare.then_some(delta.1)
+}
+
+/// Takes the delta of a model that has no metadata, owner or extra field.
+fn push_bare_model(
+    pieces: &mut Pieces,
+    model: &Bound<'_, PyAny>,
+    family: Family,
+    id: &Bound<'_, PyString>,
+) -> bool {
+    let py = model.py();
+    let registry = registry();
+    let plan = registry.plan(capi::type_key(model));
+    if plan.is_none_or(|plan| plan.kind != Some(family.delta())) {
+        return false;
     }
+    let has_extra = capi::slot(registry.extra.bind(py), model).is_none_or(|extra| {
+        !extra.is_none() && !extra.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty)
+    });
+    if has_extra {
+        return false;
+    }
+    let Some(fields) = capi::instance_dict(model) else { return false };
+    let keys = keys(py);
+    let get = |key: &Key| capi::dict_get(&fields, key.name(py)).filter(|it| !it.is_none());
+    if get(&keys.metadata).is_some() || get(&keys.subagent_run_id).is_some() {
+        return false;
+    }
+    match (get(family.key(py)), get(&keys.delta)) {
+        (Some(other), Some(delta)) => is_id(&other, id) && pieces.push(&delta),
+        _ => false,
+    }
+}
+
+#[inline]
+fn is_id(value: &Bound<'_, PyAny>, id: &Bound<'_, PyString>) -> bool {
+    value.is(id)
+        || match (capi::ascii(value), capi::ascii(id)) {
+            (Some(value), Some(id)) => capi::same_bytes(value, id),
+            _ => false,
+        }
+}
+
+/// Whether it is this text, as an exact str.
+#[inline]
+fn is<const N: usize>(value: &Bound<'_, PyAny>, text: &[u8; N]) -> bool {
+    capi::ascii(value).is_some_and(|value| value == text)
 }
 
 /// Merges a dict into one of our own, the last write wins.

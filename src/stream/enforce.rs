@@ -4,12 +4,15 @@ mod judge;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use self::judge::{Judge, Judged, Malformed, Removal};
 use super::{Item, Output, Stage, close_list, feed_list};
+use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::EnforcementError;
-use crate::event::{EventKind, Plan, Shape, Spelling, View, build, keys, registry};
+use crate::event::{EventKind, Glance, Plan, Shape, Spelling, View, build, keys, look, registry};
 
 /// The version of the protocol that this package knows.
 pub const PROTOCOL_VERSION: &str = "1.1";
@@ -29,10 +32,11 @@ pub const PROTOCOL_VERSION: &str = "1.1";
 ///
 /// Raises:
 ///     EnforcementError: From ``feed``, naming the field.
-#[pyclass(module = "agui_codec")]
+#[pyclass(module = "agui_codec", frozen)]
 pub struct EventEnforcer {
-    index: usize,
-    judge: Judge,
+    index: AtomicUsize,
+    /// Kept for its buffers.
+    judge: Mutex<Judge>,
     reporter: Reporter,
 }
 
@@ -41,7 +45,8 @@ impl EventEnforcer {
     #[new]
     #[pyo3(signature = (*, on_deviation=None))]
     fn new(on_deviation: Option<Py<PyAny>>) -> Self {
-        Self { index: 0, judge: Judge::default(), reporter: Reporter::new(on_deviation) }
+        let reporter = Reporter::new(on_deviation);
+        Self { index: AtomicUsize::new(0), judge: Mutex::default(), reporter }
     }
 
     /// Takes the next event.
@@ -55,33 +60,40 @@ impl EventEnforcer {
     /// Raises:
     ///     EnforcementError: If a known field is malformed.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        if let Some(dict) = capi::exact_dict(event)
+            && let Some((plan, kind, glance)) = look(dict, |_| ())
+            && is_clean(plan, kind, glance)
+        {
+            self.next_index();
+            return capi::list_of(event);
+        }
+        feed_list(&mut &*self, event)
     }
 
     /// Ends the stream. Returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        close_list(&mut &*self, py)
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         self.reporter.traverse(&visit)
     }
-
-    fn __clear__(&mut self) {
-        self.reporter.clear();
-    }
 }
 
-impl Stage for EventEnforcer {
+/// Whether there is nothing to be done for an event.
+#[inline]
+fn is_clean(plan: &Plan, kind: EventKind, glance: Glance) -> bool {
+    glance.is_clean(plan) && kind != EventKind::RunStarted
+}
+
+impl Stage for &EventEnforcer {
     #[inline]
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
-        let index = self.index;
-        self.index += 1;
+        let index = self.next_index();
         let Some(kind) = item.kind else { return self.unknown_event(item, index) };
         if let Some(glance) = item.glance
-            && glance.is_clean(item.view.plan)
-            && kind != EventKind::RunStarted
+            && is_clean(item.view.plan, kind, glance)
         {
             return Ok(Output::Pass);
         }
@@ -106,38 +118,57 @@ impl Stage for EventEnforcer {
 }
 
 impl EventEnforcer {
+    /// The index of the event at hand. One stream is fed by one thread at a time.
     #[inline]
+    fn next_index(&self) -> usize {
+        let index = self.index.load(Ordering::Relaxed);
+        self.index.store(index + 1, Ordering::Relaxed);
+        index
+    }
+
     fn judged<'py>(
-        &mut self,
+        &self,
         item: &Item<'py>,
         view: &View<'py>,
         kind: EventKind,
         index: usize,
     ) -> PyResult<Output<'py>> {
-        match self.judge.object(view.dict(), view.plan) {
-            Ok(Judged::Keep) => Ok(Output::Pass),
+        let py = item.event.py();
+        let mut judge = self.take_judge();
+        let judged = judge.object(view.dict(), view.plan);
+        let mut removed = std::mem::take(&mut judge.removed);
+        match judged {
+            Ok(Judged::Keep) => {
+                self.put_judge(judge);
+                Ok(Output::Pass)
+            }
             Ok(Judged::Replace(event)) => {
-                self.announce(item.event.py(), kind)?;
+                self.announce(py, kind, removed)?;
                 let event = event.cast_into::<PyDict>().map_err(PyErr::from)?;
                 Ok(Output::One(build::event(event, item.spelling)?))
             }
             Ok(Judged::Drop | Judged::Absent) => {
-                for removal in &mut self.judge.removed {
+                for removal in &mut removed {
                     removal.detail.insert_str(0, "dropped the event: ");
                 }
-                self.announce(item.event.py(), kind)?;
+                self.announce(py, kind, removed)?;
                 Ok(Output::Nothing)
             }
-            Err(malformed) => {
-                self.judge = Judge::default();
-                Err(error(item.event.py(), *malformed, Some(index), Some(kind.name())))
-            }
+            Err(malformed) => Err(error(py, *malformed, Some(index), Some(kind.name()))),
         }
     }
 
+    fn take_judge(&self) -> Judge {
+        std::mem::take(&mut *self.judge.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn put_judge(&self, judge: Judge) {
+        *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = judge;
+    }
+
     #[cold]
-    fn announce(&mut self, py: Python<'_>, kind: EventKind) -> PyResult<()> {
-        for Removal { kind: sort, path, detail } in std::mem::take(&mut self.judge.removed) {
+    fn announce(&self, py: Python<'_>, kind: EventKind, removed: Vec<Removal>) -> PyResult<()> {
+        for Removal { kind: sort, path, detail } in removed {
             let event_type = Some(kind.name().to_owned());
             self.reporter
                 .report(py, Deviation { kind: sort.to_owned(), event_type, path, detail })?;

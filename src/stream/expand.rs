@@ -14,7 +14,7 @@ use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::Violation;
-use crate::event::{EventKind, Key, Spelling, build, keys, registry};
+use crate::event::{EventKind, Glance, Key, Plan, Spelling, build, keys, look, registry};
 
 /// What one lane assembles at the moment. A lane has at most one, since a continuation says no
 /// more than "the same as before".
@@ -28,14 +28,20 @@ struct Lane {
     /// How the opener was spelled, and so how its END is.
     spelling: Spelling,
     /// A content event without its text, to be copied: made when the first is asked for.
-    template: OnceLock<Py<PyDict>>,
+    template: OnceLock<Template>,
+}
+
+/// An event to be copied, and what a copy of it is, as long as its text is exactly a str.
+struct Template {
+    event: Py<PyDict>,
+    seen: Option<(&'static Plan, EventKind, Glance)>,
 }
 
 impl Lane {
     /// A new content event without its text, with the opener's tag.
     fn content<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if let Some(template) = self.template.get() {
-            return template.bind(py).copy();
+            return template.event.bind(py).copy();
         }
         let keys = keys(py);
         let event = PyDict::new(py);
@@ -45,7 +51,8 @@ impl Lane {
         if let Some(tag) = &self.tag {
             event.set_item(keys.subagent_run_id.alias(py), tag)?;
         }
-        let _ = self.template.set(event.copy()?.unbind());
+        let seen = look(&event, |_| ());
+        let _ = self.template.set(Template { event: event.copy()?.unbind(), seen });
         Ok(event)
     }
 }
@@ -146,8 +153,8 @@ impl Stage for ChunkExpander {
         self.index += 1;
         let Some(kind) = item.kind else { return Ok(Output::Pass) };
         if let Some(assembly) = Assembly::of(kind) {
-            if let Some(event) = self.plain(item, assembly)? {
-                return Ok(Output::One(event));
+            if let Some(output) = self.plain(item, assembly)? {
+                return Ok(output);
             }
             let chunk = Chunk::read(item, assembly)?;
             return self.expand(item, assembly, &chunk)?.map_err(|violation| {
@@ -170,11 +177,7 @@ impl ChunkExpander {
     /// What nearly all chunks are: some more text for an item that is open, and nothing else. None
     /// for any other.
     #[inline]
-    fn plain<'py>(
-        &self,
-        item: &Item<'py>,
-        assembly: Assembly,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn plain<'py>(&self, item: &Item<'py>, assembly: Assembly) -> PyResult<Option<Output<'py>>> {
         let py = item.event.py();
         let keys = keys(py);
         let Some(glance) = item.glance else { return Ok(None) };
@@ -184,7 +187,7 @@ impl ChunkExpander {
         }
         let delta = keys.delta.alias(py);
         let Some(text) = capi::dict_get(item.view.dict(), delta) else { return Ok(None) };
-        let lane = match capi::dict_get(item.view.dict(), id_key.alias(py)) {
+        let lane = match item.read_seen(id_key, glance) {
             Some(id) => self
                 .lanes
                 .iter()
@@ -198,7 +201,12 @@ impl ChunkExpander {
         let (Some(lane), Spelling::Wire) = (lane, item.spelling) else { return Ok(None) };
         let event = lane.content(py)?;
         event.set_item(delta, text)?;
-        Ok(Some(event.into_any()))
+        let seen = lane.template.get().and_then(|template| template.seen);
+        let Some((plan, kind, glance)) = seen else {
+            return Ok(Some(Output::One(event.into_any())));
+        };
+        let subject = Some(lane.id.bind(py).clone());
+        Ok(Some(Output::Item(Item::seen(&event, subject, plan, kind, glance))))
     }
 
     /// An event that is no chunk, while chunks are being assembled.

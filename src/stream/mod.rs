@@ -23,7 +23,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::capi;
-use crate::event::{EventKind, Glance, Spelling, View, base_model, keys, registry};
+use crate::event::{
+    EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look, registry,
+};
 
 /// One event on its way through the stages, and what is known of it.
 pub struct Item<'py> {
@@ -33,6 +35,8 @@ pub struct Item<'py> {
     pub view: View<'py>,
     /// What was seen at once, if anything was.
     pub glance: Option<Glance>,
+    /// What `glance` saw under the first field that not all events have.
+    subject: Option<Bound<'py, PyAny>>,
     /// How the event came, and so how what is made of it goes out.
     pub spelling: Spelling,
 }
@@ -41,18 +45,59 @@ impl<'py> Item<'py> {
     /// A model or a wire dict. Anything else is not an event, and a TypeError.
     #[inline]
     pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
-        if let Ok(dict) = event.cast_exact::<PyDict>()
-            && let Some((view, kind, glance)) = View::glance(dict)
-        {
-            let (event, kind, glance) = (event.clone(), Some(kind), Some(glance));
-            return Ok(Self { event, kind, view, glance, spelling: Spelling::Wire });
+        if let Some(dict) = capi::exact_dict(event) {
+            let mut subject = None;
+            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.clone())) {
+                return Ok(Self::seen(dict, subject, plan, kind, glance));
+            }
         }
         match View::of_event(event) {
             Some((view, kind)) => {
                 let spelling = view.spelling;
-                Ok(Self { event: event.clone(), kind, view, glance: None, spelling })
+                let event = event.clone();
+                Ok(Self { event, kind, view, glance: None, subject: None, spelling })
             }
             None => Self::of_other(event),
+        }
+    }
+
+    /// A wire dict that was looked at.
+    #[inline]
+    fn seen(
+        dict: &Bound<'py, PyDict>,
+        subject: Option<Bound<'py, PyAny>>,
+        plan: &'static Plan,
+        kind: EventKind,
+        glance: Glance,
+    ) -> Self {
+        Self {
+            event: dict.clone().into_any(),
+            kind: Some(kind),
+            view: View::of_wire(dict, plan),
+            glance: Some(glance),
+            subject,
+            spelling: Spelling::Wire,
+        }
+    }
+
+    /// What an event that was looked at has under a key.
+    #[inline]
+    fn read_seen(&self, key: &Key, glance: Glance) -> Option<Bound<'py, PyAny>> {
+        if self.view.plan.is_first_own(key.alias(self.event.py())) {
+            self.subject.clone()
+        } else {
+            self.view.read_seen(key, Some(glance))
+        }
+    }
+
+    /// What the event has under a key; see [`View::read`].
+    #[inline]
+    fn read(&self, key: &Key) -> Option<Bound<'py, PyAny>> {
+        match &self.subject {
+            Some(subject) if self.view.plan.is_first_own(key.alias(subject.py())) => {
+                Some(subject.clone())
+            }
+            _ => self.view.read(key),
         }
     }
 
@@ -68,7 +113,7 @@ impl<'py> Item<'py> {
         if let Ok(dict) = event.cast::<PyDict>() {
             let view = View::of_wire(dict, base()?);
             let (event, spelling) = (event.clone(), Spelling::Wire);
-            return Ok(Self { event, kind: None, view, glance: None, spelling });
+            return Ok(Self { event, kind: None, view, glance: None, subject: None, spelling });
         }
         if !event.is_instance(base_model(py)?)? {
             let class = event.get_type().name()?;
@@ -81,7 +126,8 @@ impl<'py> Item<'py> {
             Some(found) => found,
             None => (View::of_wire(&dumped, base()?), None),
         };
-        Ok(Self { event: event.clone(), kind, view, glance: None, spelling: Spelling::Model })
+        let (event, spelling) = (event.clone(), Spelling::Model);
+        Ok(Self { event, kind, view, glance: None, subject: None, spelling })
     }
 
     /// The `type`, as far as it is a str.
@@ -118,6 +164,8 @@ pub enum Output<'py> {
     Pass,
     Nothing,
     One(Bound<'py, PyAny>),
+    /// Another one, of which all is known.
+    Item(Item<'py>),
     Many(Vec<Bound<'py, PyAny>>),
 }
 
@@ -140,6 +188,7 @@ fn feed_list<'py>(
         Output::Pass => capi::list_of(event),
         Output::Nothing => Ok(PyList::empty(py)),
         Output::One(event) => capi::list_of(&event),
+        Output::Item(item) => capi::list_of(&item.event),
         Output::Many(events) => PyList::new(py, events),
     }
 }

@@ -12,6 +12,7 @@ use super::{
     ChunkExpander, EventEnforcer, EventVerifier, Item, LegacyDowngrader, LegacyUpgrader, Output,
     Stage,
 };
+use crate::capi;
 use crate::decoder::EventDecoder;
 use crate::errors::AGUIError;
 use crate::event::{Spelling, base_model, build};
@@ -85,7 +86,7 @@ impl Link {
         match self {
             Self::Upgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
             Self::Downgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
-            Self::Enforce(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Enforce(stage) => Stage::feed(&mut stage.get(), item),
             Self::Expand(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
             Self::Verify(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
             Self::Decode(_) | Self::Stage(_) | Self::Call(_) => Ok(Output::Pass),
@@ -96,7 +97,7 @@ impl Link {
         match self {
             Self::Upgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
             Self::Downgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
-            Self::Enforce(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Enforce(stage) => Stage::close(&mut stage.get(), py),
             Self::Expand(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
             Self::Verify(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
             Self::Decode(stage) => {
@@ -207,7 +208,7 @@ impl Pipeline {
     fn deliver<'py>(
         &self,
         py: Python<'py>,
-        work: impl FnOnce(&Bound<'py, PyList>) -> PyResult<()>,
+        work: impl FnOnce(&mut Events<'py>) -> PyResult<()>,
     ) -> PyResult<Bound<'py, PyList>> {
         if let Some(failed) = self.failed.get() {
             let failed = failed.bind(py);
@@ -215,14 +216,14 @@ impl Pipeline {
             failed.setattr(intern!(py, "__traceback__"), py.None())?;
             return Err(PyErr::from_value(failed.clone()));
         }
-        let out = PyList::empty(py);
-        if let Err(error) = work(&out) {
+        let mut out = Events::default();
+        if let Err(error) = work(&mut out) {
             let _ = self.failed.set(error.value(py).clone().into_any().unbind());
-            if out.is_empty() {
+            if out.first.is_none() {
                 return Err(error);
             }
         }
-        Ok(out)
+        out.list(py)
     }
 
     /// Sends an event through the links, and what comes out into the list.
@@ -230,7 +231,7 @@ impl Pipeline {
         &self,
         links: &[Link],
         mut event: Bound<'py, PyAny>,
-        out: &Bound<'py, PyList>,
+        out: &mut Events<'py>,
     ) -> PyResult<()> {
         let py = event.py();
         // What the stages before have found out about the event as it is.
@@ -277,6 +278,10 @@ impl Pipeline {
                     event = other;
                     item = None;
                 }
+                Output::Item(other) => {
+                    event = other.event.clone();
+                    item = Some(other);
+                }
                 Output::Many(events) => {
                     for event in events {
                         self.push(rest, event, out)?;
@@ -290,7 +295,38 @@ impl Pipeline {
         {
             event = build::event(dict.clone(), Spelling::Model)?;
         }
-        out.append(event)
+        out.push(event);
+        Ok(())
+    }
+}
+
+/// What comes out: mostly one event.
+#[derive(Default)]
+struct Events<'py> {
+    first: Option<Bound<'py, PyAny>>,
+    more: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'py> Events<'py> {
+    #[inline]
+    fn push(&mut self, event: Bound<'py, PyAny>) {
+        match self.first {
+            None => self.first = Some(event),
+            Some(_) => self.more.push(event),
+        }
+    }
+
+    #[inline]
+    fn list(self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        match self.first {
+            Some(event) if self.more.is_empty() => capi::list_of(&event),
+            None => Ok(PyList::empty(py)),
+            Some(first) => {
+                let mut events = self.more;
+                events.insert(0, first);
+                PyList::new(py, events)
+            }
+        }
     }
 }
 
