@@ -166,18 +166,9 @@ pub fn exact_text<'a>(obj: &'a Bound<'_, PyAny>) -> Option<Text<'a>> {
 /// The characters of an object that is exactly a str, and all ASCII.
 #[inline]
 pub fn ascii<'a>(obj: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
-    if !is_exact_str(obj) {
-        return None;
-    }
-    let ptr = obj.as_ptr();
-    // SAFETY: `ptr` is a str. One that is not "ready" (see `text`) is not marked as ASCII; the data of
-    // one that is are bytes, which live as long as the str does.
-    unsafe {
-        if ffi::PyUnicode_IS_ASCII(ptr) == 0 {
-            return None;
-        }
-        let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
-        Some(std::slice::from_raw_parts(ffi::PyUnicode_DATA(ptr).cast(), len))
+    match exact_text(obj)? {
+        Text::Ascii(text) => Some(text),
+        _ => None,
     }
 }
 
