@@ -10,7 +10,7 @@ use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step};
 use crate::event::Spelling;
-use crate::input::with_bytes;
+use crate::input::{Callback, with_bytes};
 use crate::json::{Decoded, LineTooLong, Lines, Tools, decode, with_tools};
 use crate::proto::{self, Broken, Frames};
 use crate::sse::parse::{Parser, Rest, TooLarge};
@@ -326,7 +326,7 @@ impl EventDecoder {
         as_dict: bool,
         max_event_bytes: usize,
         on_unknown: &str,
-        on_deviation: Option<Py<PyAny>>,
+        on_deviation: Option<Callback>,
         allow_done: bool,
     ) -> PyResult<Self> {
         let Some(transport) = Transport::of(content_type, max_event_bytes) else {

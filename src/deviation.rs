@@ -5,6 +5,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::fmt;
 
+use crate::input::Callback;
+
 /// Something in a stream that the protocol does not describe, or no longer, and that was tolerated.
 ///
 /// Args:
@@ -80,8 +82,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    pub fn new(on_deviation: Option<Py<PyAny>>) -> Self {
-        Self { on_deviation }
+    pub fn new(on_deviation: Option<Callback>) -> Self {
+        Self { on_deviation: on_deviation.map(Py::from) }
     }
 
     /// Reports one. What `on_deviation` raises comes through: that is how a user refuses what the
@@ -97,7 +99,7 @@ impl Reporter {
 
     /// Another that reports to the same.
     pub fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self::new(self.on_deviation.as_ref().map(|call| call.clone_ref(py)))
+        Self { on_deviation: self.on_deviation.as_ref().map(|call| call.clone_ref(py)) }
     }
 
     /// For the garbage collector: the callable may well refer to the stage that holds it.

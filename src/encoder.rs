@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use crate::accept::{Format, negotiate};
 use crate::capi;
+use crate::input::Callback;
 use crate::json::{Options, Writer, write_event, write_model};
 use crate::{proto, sse};
 
@@ -122,7 +123,7 @@ impl EventEncoder {
     fn __init__(
         &self,
         accept: Option<&Bound<'_, PyAny>>,
-        default: Option<Py<PyAny>>,
+        default: Option<Callback>,
         drop_raw_event: bool,
         protobuf_on_wildcard: bool,
     ) {
@@ -130,6 +131,7 @@ impl EventEncoder {
         let accept: Option<String> = accept.and_then(|accept| accept.extract().ok());
         let format =
             accept.as_deref().map_or(Format::Sse, |accept| negotiate(accept, protobuf_on_wildcard));
+        let default = default.map(Py::from);
         let settings = Settings { accept, default, drop_raw_event, protobuf_on_wildcard, format };
         // A second call of `__init__` changes nothing.
         let _ = self.settings.set(settings);

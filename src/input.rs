@@ -1,9 +1,32 @@
-//! Bytes that Python hands in.
+//! What Python hands in: bytes, and callables.
 
+use pyo3::Borrowed;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::json::type_name;
+
+/// A hook of the user's. That it can be called is seen when it is given, not when it is needed.
+pub struct Callback(Py<PyAny>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Callback {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_callable() {
+            return Ok(Self(object.to_owned().unbind()));
+        }
+        Err(PyTypeError::new_err(format!("a callable is required, not '{}'", type_name(&object))))
+    }
+}
+
+impl From<Callback> for Py<PyAny> {
+    fn from(Callback(callback): Callback) -> Self {
+        callback
+    }
+}
 
 /// Calls `read` with the bytes of a `bytes`, `bytearray` or `memoryview`. All but `bytes` are
 /// copied first, since others may change them.
@@ -16,8 +39,7 @@ pub fn with_bytes<T>(
         return read(bytes.as_bytes());
     }
     let buffer = PyBuffer::<u8>::get(data).map_err(|cause| {
-        let class = data.get_type().fully_qualified_name();
-        let class = class.map_or_else(|_| "?".into(), |name| name.to_string());
+        let class = type_name(data);
         let error = PyTypeError::new_err(format!("a bytes-like object is required, not '{class}'"));
         error.set_cause(data.py(), Some(cause));
         error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import psutil
@@ -16,15 +17,20 @@ from ag_ui.core import TextMessageContentEvent
 from agui_codec import (
     AGUIError,
     ChunkExpander,
+    Compactor,
     Deviation,
     EnforcementError,
+    EventDecoder,
     EventEnforcer,
+    EventReducer,
     EventVerifier,
     LegacyDowngrader,
     LegacyUpgrader,
     Pipeline,
     SequenceError,
     athrough,
+    client_pipeline,
+    enforce_input,
     expand_chunks,
     through,
     verify_events,
@@ -433,3 +439,22 @@ def test_models_of_a_stream_are_those_of_the_sdk() -> None:
     pipeline = Pipeline(client(), as_models=True)
     output = [event for one in run(CHUNK) for event in pipeline.feed(one)]
     assert TextMessageContentEvent(message_id="m", delta="a") in output
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        EventDecoder,
+        client_pipeline,
+        LegacyUpgrader,
+        EventEnforcer,
+        ChunkExpander,
+        Compactor,
+        EventReducer,
+        functools.partial(LegacyDowngrader, "0.0.50"),
+        functools.partial(enforce_input, {}),
+    ],
+)
+def test_a_callback_is_callable(make: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="a callable is required, not 'int'"):
+        make(on_deviation=5)

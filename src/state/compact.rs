@@ -18,6 +18,7 @@ use super::window::Window;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::event::EventKind;
+use crate::input::Callback;
 
 /// What is held, in the order in which it leaves.
 enum Held {
@@ -80,7 +81,7 @@ pub struct Compactor {
 type Events<'py> = Vec<Bound<'py, PyAny>>;
 
 impl Compactor {
-    fn make(py: Python<'_>, reasoning: bool, on_deviation: Option<Py<PyAny>>) -> Self {
+    fn make(py: Python<'_>, reasoning: bool, on_deviation: Option<Callback>) -> Self {
         Self {
             held: VecDeque::new(),
             left: 0,
@@ -383,7 +384,7 @@ impl Compactor {
 impl Compactor {
     #[new]
     #[pyo3(signature = (*, reasoning=false, on_deviation=None))]
-    fn new(py: Python<'_>, reasoning: bool, on_deviation: Option<Py<PyAny>>) -> Self {
+    fn new(py: Python<'_>, reasoning: bool, on_deviation: Option<Callback>) -> Self {
         Self::make(py, reasoning, on_deviation)
     }
 
@@ -455,7 +456,7 @@ impl Compactor {
 pub fn compact_events<'py>(
     events: &Bound<'py, PyAny>,
     reasoning: bool,
-    on_deviation: Option<Py<PyAny>>,
+    on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = events.py();
     let mut compactor = Compactor::make(py, reasoning, on_deviation);

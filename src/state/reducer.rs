@@ -10,6 +10,7 @@ use super::message::Message;
 use super::reduce::{Change, Reduction};
 use super::wire;
 use crate::deviation::Reporter;
+use crate::input::Callback;
 
 /// What a stream of events adds up to: the conversation, the state, and what is pending.
 ///
@@ -47,7 +48,7 @@ impl EventReducer {
         messages: Option<&Bound<'_, PyAny>>,
         state: Option<&Bound<'_, PyAny>>,
         as_dict: bool,
-        on_deviation: Option<Py<PyAny>>,
+        on_deviation: Option<Callback>,
     ) -> PyResult<Self> {
         let state = match state {
             Some(state) => wire::own(state)?.unbind(),

@@ -13,6 +13,7 @@ use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::EnforcementError;
 use crate::event::{EventKind, Glance, Plan, Shape, Spelling, View, build, keys, look, registry};
+use crate::input::Callback;
 
 /// The version of the protocol that this package knows.
 pub const PROTOCOL_VERSION: &str = "1.1";
@@ -44,7 +45,7 @@ pub struct EventEnforcer {
 impl EventEnforcer {
     #[new]
     #[pyo3(signature = (*, on_deviation=None))]
-    fn new(on_deviation: Option<Py<PyAny>>) -> Self {
+    fn new(on_deviation: Option<Callback>) -> Self {
         let reporter = Reporter::new(on_deviation);
         Self { index: AtomicUsize::new(0), judge: Mutex::default(), reporter }
     }
@@ -291,7 +292,7 @@ pub fn input_plan() -> Option<&'static Plan> {
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn enforce_input<'py>(
     run_agent_input: &Bound<'py, PyAny>,
-    on_deviation: Option<Py<PyAny>>,
+    on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = run_agent_input.py();
     let Some(plan) = input_plan() else { return Ok(run_agent_input.clone()) };

@@ -15,6 +15,7 @@ use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::Violation;
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, build, keys, look, registry};
+use crate::input::Callback;
 
 /// What one lane assembles at the moment. A lane has at most one, since a continuation says no
 /// more than "the same as before".
@@ -105,7 +106,7 @@ pub struct ChunkExpander {
 impl ChunkExpander {
     #[new]
     #[pyo3(signature = (*, on_deviation=None))]
-    fn new(py: Python<'_>, on_deviation: Option<Py<PyAny>>) -> Self {
+    fn new(py: Python<'_>, on_deviation: Option<Callback>) -> Self {
         let plain = [Assembly::Text, Assembly::Tool, Assembly::Reasoning].map(|assembly| {
             let Some(plan) = registry().event(Some(assembly.chunk())) else { return 0 };
             let keys = keys(py);

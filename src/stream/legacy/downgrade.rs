@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyList};
 use super::{Draft, Notes, content, join};
 use crate::deviation::Reporter;
 use crate::event::{EventKind, Spelling, build};
+use crate::input::Callback;
 use crate::stream::enforce::{PROTOCOL_VERSION, input_plan};
 use crate::stream::{Item, Output, Stage, close_list, dump, feed_list};
 
@@ -105,7 +106,7 @@ fn input(draft: &mut Draft<'_>, path: &str, era: Era, notes: &mut Notes) -> PyRe
 pub fn downgrade_input<'py>(
     run_agent_input: &Bound<'py, PyAny>,
     max_version: Option<&str>,
-    on_deviation: Option<Py<PyAny>>,
+    on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let era = Era::of(max_version)?;
     let py = run_agent_input.py();
@@ -154,7 +155,7 @@ pub struct LegacyDowngrader {
 impl LegacyDowngrader {
     #[new]
     #[pyo3(signature = (max_version, *, on_deviation=None))]
-    fn new(max_version: &str, on_deviation: Option<Py<PyAny>>) -> PyResult<Self> {
+    fn new(max_version: &str, on_deviation: Option<Callback>) -> PyResult<Self> {
         let era = Era::of(Some(max_version))?;
         Ok(Self { era, announced: false, reporter: Reporter::new(on_deviation) })
     }

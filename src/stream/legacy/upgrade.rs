@@ -8,6 +8,7 @@ use super::{Draft, Notes, content, input, text_of};
 use crate::capi;
 use crate::deviation::Reporter;
 use crate::event::{EventKind, Spelling, build, keys, registry};
+use crate::input::Callback;
 use crate::stream::{Item, Output, Stage, close_list, feed_list, quoted};
 
 /// Converts what older versions of the protocol sent to what it says today.
@@ -35,8 +36,13 @@ pub struct LegacyUpgrader {
 impl LegacyUpgrader {
     #[new]
     #[pyo3(signature = (*, mint_id=None, on_deviation=None))]
-    fn new(mint_id: Option<Py<PyAny>>, on_deviation: Option<Py<PyAny>>) -> Self {
-        Self { mint_id, span: None, message: None, reporter: Reporter::new(on_deviation) }
+    fn new(mint_id: Option<Callback>, on_deviation: Option<Callback>) -> Self {
+        Self {
+            mint_id: mint_id.map(Py::from),
+            span: None,
+            message: None,
+            reporter: Reporter::new(on_deviation),
+        }
     }
 
     /// Takes the next event.
@@ -270,7 +276,7 @@ impl LegacyUpgrader {
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn upgrade_input<'py>(
     run_agent_input: &Bound<'py, PyAny>,
-    on_deviation: Option<Py<PyAny>>,
+    on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let Ok(dict) = run_agent_input.cast::<PyDict>() else { return Ok(run_agent_input.clone()) };
     let mut notes = Notes::default();
