@@ -17,8 +17,7 @@ def classes() -> Any:
     Raises:
         ImportError: If protobuf or grpcio-tools is not installed.
     """
-    from grpc_tools import protoc
-
+    protoc = import_module("grpc_tools.protoc")
     well_known = resources.files("grpc_tools") / "_proto"
     with TemporaryDirectory() as folder:
         arguments = [f"-I{ROOT / 'proto'}", f"-I{well_known}", f"--python_out={folder}"]
