@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ag_ui import core
+from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
@@ -57,6 +58,14 @@ def assert_no_unknown_fields(message: Message) -> None:
     known.CopyFrom(message)
     known.DiscardUnknownFields()
     assert known.ByteSize() == message.ByteSize()
+
+
+def test_messages_made_by_their_json_read_alike(event_class: type[Message]) -> None:
+    """What they see in our bytes, as their own JSON, is enough to make the event anew."""
+    for wire in wires(33, 310):
+        seen = json_format.MessageToDict(event_class.FromString(wire))
+        theirs = json_format.ParseDict(seen, event_class()).SerializeToString()
+        assert read(theirs) == read(wire)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
