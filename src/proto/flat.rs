@@ -4,7 +4,6 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::decode::FIELDS;
 use super::layout::{Layout, Layouts, METADATA, Place, RAW_EVENT, Slots, TIMESTAMP};
 use super::schema::{Field, Kind, Label};
 use super::shape;
@@ -14,11 +13,14 @@ use crate::capi;
 use crate::event::{Spelling, View, registry};
 use crate::json;
 
+/// No event has a string behind this many fields.
+const MOST: usize = 8;
+
 pub struct Flat<'py> {
     layout: &'static Layout,
     arm: &'static Field,
     /// What is written, by the index of the field.
-    texts: [Option<Bound<'py, PyString>>; FIELDS],
+    texts: [Option<Bound<'py, PyString>>; MOST],
     /// The size of the event inside its envelope.
     inner: usize,
 }
@@ -40,7 +42,7 @@ impl<'py> Flat<'py> {
         };
         // An outcome lies flat in its event: its name is a string there, and is none in JSON.
         let arm = layout.arm.filter(|_| !shape::has_outcome(layout.message))?;
-        let mut texts = [const { None }; FIELDS];
+        let mut texts = [const { None }; MOST];
         let mut inner = layout.base().len();
         let are_texts = view.declared(|at, field, value| {
             let Place::Slot(slot) = layout.places[at] else {
@@ -49,7 +51,7 @@ impl<'py> Flat<'py> {
                     && (view.spelling == Spelling::Wire || json::is_constant(field, value));
             };
             let slot = usize::from(slot);
-            // Those of the base event are behind the fields.
+            // What all events have is behind the fields.
             let (Some(field), Some(text)) = (layout.message.fields.get(slot), texts.get_mut(slot))
             else {
                 return false;
