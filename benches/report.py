@@ -67,14 +67,6 @@ def table(group: Group, document: Document, measured: Measurement) -> str:
     return f"**{document.name}**{items}\n\n{markdown([*header, 'budget'], rows)}"
 
 
-def sizes(document: Sizes) -> str:
-    """The table of what some events take on several wires."""
-    reference, whole = next(iter(document.sizes.items()))
-    rows = [[name, f"{size:,}", f"{size / whole:.2f}x"] for name, size in document.sizes.items()]
-    table = markdown(["wire", "bytes", f"of {reference}"], rows)
-    return f"**{document.name}**, {document.count} events\n\n{table}"
-
-
 def verdict(budget: Budget | None, faster: float, of_floor: float | None) -> str:
     """The budget in words, and what of it is missed."""
     words = []
@@ -104,6 +96,14 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for at, width in enumerate(widths)
     ]
     return line(header) + line(rule) + "".join(map(line, rows))
+
+
+def sizes(document: Sizes) -> str:
+    """The table of what some events take on several wires."""
+    reference, whole = next(iter(document.sizes.items()))
+    rows = [[name, f"{size:,}", f"{size / whole:.2f}x"] for name, size in document.sizes.items()]
+    table = markdown(["wire", "bytes", f"of {reference}"], rows)
+    return f"**{document.name}**, {document.count} events\n\n{table}"
 
 
 def write(readme: Path, text: str) -> bool:

@@ -197,6 +197,9 @@ impl Plan {
             Spelling::Model => &self.name_keys,
             Spelling::Wire => &self.alias_keys,
         };
+        if keys.get(expected) == Some(&address) {
+            return Some(expected);
+        }
         let (before, after) = keys.split_at(expected.min(keys.len()));
         match after.iter().position(|key| *key == address) {
             Some(at) => Some(expected + at),
