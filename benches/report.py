@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agui_codec._demo import Document, Measurement, duration, machine, measure
-from benches.suite import ROOT, Absent, Budget, Group, chosen
+from benches.suite import ROOT, Absent, Budget, Group, Sizes, chosen
 
 START = "<!-- bench:start -->"
 END = "<!-- bench:end -->"
@@ -14,10 +14,10 @@ END = "<!-- bench:end -->"
 CAVEATS = """\
 Benchmarks mislead. These come from a shared machine, so read the ratios and not the times: all
 contenders of a document are measured in turn, in one process and by its own clock, and a ratio is
-the median over the rounds. Your events are not these. Every output is compared with the official
-encoder's before anything is measured: ours byte for byte, that of `json.dumps` and orjson as JSON.
-A budget is what this package holds itself to: at least (>=) so many times as fast as the official
-package, at most (<=) so many times the time of orjson.
+the median over the rounds. Your events are not these. Every output is compared with that of the
+first contender, the reference, before anything is measured: ours with the official encoder's byte
+for byte. A budget is what this package holds itself to: at least (>=) so many times as fast as the
+reference, at most (<=) so many times the time of the floor.
 """
 
 
@@ -38,6 +38,9 @@ def report(rounds: int, only: str | None = None) -> str:
     for group, document in chosen(only):
         if isinstance(document, Absent):
             parts.append(f"**{document.name}**: not measured, {document.reason}\n")
+            continue
+        if isinstance(document, Sizes):
+            parts.append(sizes(document))
             continue
         print(f"{group.name}: {document.name}", file=sys.stderr)
         for contender in document.contenders:
@@ -107,6 +110,14 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for at, width in enumerate(widths)
     ]
     return line(header) + line(rule) + "".join(map(line, rows))
+
+
+def sizes(document: Sizes) -> str:
+    """The table of what some events take on several wires."""
+    reference, whole = next(iter(document.sizes.items()))
+    rows = [[name, f"{size:,}", f"{size / whole:.2f}x"] for name, size in document.sizes.items()]
+    table = markdown(["wire", "bytes", f"of {reference}"], rows)
+    return f"**{document.name}**, {document.count} events\n\n{table}"
 
 
 def write(readme: Path, text: str) -> bool:

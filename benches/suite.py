@@ -14,10 +14,10 @@ from agui_codec._demo import Contender, Document
 ROOT = Path(__file__).parents[1]
 
 # To add a group, write the module and put its name here. It has
-#   documents() -> list[Document | Absent]
+#   documents() -> list[Document | Sizes | Absent]
 #   FLOOR: str | None                      the contender that is as fast as can be, for a ratio
 #   BUDGETS: dict[tuple[str, str], Budget] by the names of document and contender
-GROUPS = ["encode", "decode", "stages", "state"]
+GROUPS = ["encode", "decode", "proto", "stages", "state"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,15 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Bytes of the same events on several wires, the first being the reference. Not measured."""
+
+    name: str
+    count: int
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Absent:
     """A document that cannot be measured here."""
 
@@ -49,7 +58,7 @@ class Group:
     """A module of benchmarks."""
 
     name: str
-    documents: list[Document | Absent]
+    documents: list[Document | Sizes | Absent]
     floor: str | None
     budgets: dict[tuple[str, str], Budget]
 
@@ -70,7 +79,7 @@ def group(name: str) -> Group:
     return Group(name, module.documents(), module.FLOOR, module.BUDGETS)
 
 
-def chosen(only: str | None = None) -> Iterator[tuple[Group, Document | Absent]]:
+def chosen(only: str | None = None) -> Iterator[tuple[Group, Document | Sizes | Absent]]:
     """All documents, or those of one group, or the one document of this name.
 
     Raises:
@@ -84,7 +93,7 @@ def chosen(only: str | None = None) -> Iterator[tuple[Group, Document | Absent]]
     yield from found
 
 
-def parameters(pairs: Iterable[tuple[Group, Document | Absent]]) -> list[Any]:
+def parameters(pairs: Iterable[tuple[Group, Document | Sizes | Absent]]) -> list[Any]:
     """The rows as pytest parameters, those of a document one after the other."""
     rows = []
     for owner, document in pairs:
@@ -92,7 +101,7 @@ def parameters(pairs: Iterable[tuple[Group, Document | Absent]]) -> list[Any]:
         if isinstance(document, Absent):
             mark = pytest.mark.skip(reason=document.reason)
             rows.append(pytest.param(None, id=name, marks=mark))
-        else:
+        elif isinstance(document, Document):
             for contender in document.contenders:
                 row = Row(owner, document, contender)
                 rows.append(pytest.param(row, id=f"{name}: {contender.name}"))

@@ -1,7 +1,7 @@
 //! The few C-API calls that `PyO3` has no (cheap) safe form for.
 //!
-//! All `unsafe` that touches Python objects is in this file, so that the rest of the crate can
-//! deny it. Everything here takes and returns `PyO3`'s own pointer types.
+//! All `unsafe` that touches Python objects is in this file and `capi/`, so that the rest of the
+//! crate can deny it. Everything here takes and returns `PyO3`'s own pointer types.
 //!
 //! **Borrowed references.** [`DictIter`], [`dict_items`] and [`list_item`] hand out references that
 //! the container owns. They stay valid as long as no Python code runs, since only Python code can
@@ -9,6 +9,11 @@
 //! (`to_owned`). On free-threaded builds the caller holds the container's critical section.
 #![allow(unsafe_code)]
 
+mod call;
+
+pub use call::{Arguments, Function, function};
+
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
@@ -483,17 +488,18 @@ pub fn new_model<'py>(
     slots: [(&Bound<'py, PyAny>, &Bound<'py, PyAny>); 3],
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    let arguments = PyTuple::empty(py);
-    // SAFETY: `tp_new` of a live class, with an empty tuple for arguments, as a call of the class
-    // does; then the setters of `__dict__` and of the slots, as assigning to them does. The
-    // descriptors check that the object is of their class.
+    // SAFETY: `tp_alloc` of a live class that makes its instances as `object` does, which then
+    // calls it likewise. `object.__new__` would go on to make room for attributes, which the
+    // dictionary set next replaces. Then the setters of `__dict__` and of the slots, as assigning
+    // to them does. The descriptors check that the object is of their class.
     unsafe {
         let type_object = class.as_type_ptr();
-        let Some(new) = (*type_object).tp_new else {
-            return Err(pyo3::exceptions::PyTypeError::new_err("the class has no instances"));
+        let new = (*type_object).tp_new.map(|new| new as usize);
+        let object_new = ffi::PyBaseObject_Type.tp_new.map(|new| new as usize);
+        let Some(alloc) = (*type_object).tp_alloc.filter(|_| new == object_new) else {
+            return Err(PyTypeError::new_err("the class has a __new__ of its own"));
         };
-        let model = new(type_object, arguments.as_ptr(), std::ptr::null_mut());
-        let model = Bound::from_owned_ptr_or_err(py, model)?;
+        let model = Bound::from_owned_ptr_or_err(py, alloc(type_object, 0))?;
         let set =
             ffi::PyObject_GenericSetDict(model.as_ptr(), fields.as_ptr(), std::ptr::null_mut());
         if set != 0 {

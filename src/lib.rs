@@ -24,6 +24,7 @@ mod _native {
     use pyo3::types::PyString;
 
     use super::encoder::{model_dump_json, official_encode};
+    use super::event::build::MakeEvent;
 
     #[pymodule_export]
     use super::decoder::{EventDecoder, decode_event};
@@ -31,8 +32,6 @@ mod _native {
     use super::deviation::Deviation;
     #[pymodule_export]
     use super::encoder::{EventEncoder, to_json};
-    #[pymodule_export]
-    use super::event::build::make_event;
     #[pymodule_export]
     use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
@@ -65,6 +64,7 @@ mod _native {
         super::event::Registry::fill(module.py())?;
         super::json::compare_floats(module.py())?;
         super::errors::add_to(module)?;
+        module.add("make_event", super::capi::function::<MakeEvent>(module)?)?;
         // The version of the crate, and so of the package.
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         let dump = wrap_pyfunction!(model_dump_json, module)?;

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agui_codec._demo import Contender, Document, Measurement, same_bytes, same_json
 from benches import report
-from benches.suite import GROUPS, Absent, Budget, Group, chosen, group, parameters
+from benches.suite import GROUPS, Absent, Budget, Group, Sizes, chosen, group, parameters
 
 
 @pytest.mark.parametrize("row", parameters(chosen()))
@@ -73,6 +73,18 @@ def test_the_table_shows_ratios_and_budgets():
         "| official  |   4 us |                 1.0x |        40.00x |                          |",
         "| ours      | 200 ns |                20.0x |         2.00x | >= 10x, <= 1.5x (missed) |",
         "| floor     | 100 ns |                40.0x |         1.00x |                          |",
+    ]
+
+
+def test_the_table_of_sizes():
+    sizes = Sizes("run on the wire", 3, {"text": 12_000, "binary": 3_000})
+    assert report.sizes(sizes).splitlines() == [
+        "**run on the wire**, 3 events",
+        "",
+        "| wire   |  bytes | of text |",
+        "| ------ | -----: | ------- |",
+        "| text   | 12,000 | 1.00x   |",
+        "| binary |  3,000 | 0.25x   |",
     ]
 
 

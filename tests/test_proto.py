@@ -23,6 +23,7 @@ from agui_codec import (
 )
 from by_hand import EVENT, dropped, round_trip, with_wire_defaults
 from conftest import ROOT, corpus_files, shared_corpus
+from oracle import outcome
 
 sys.path.insert(0, str(ROOT / "proto"))
 import generate
@@ -96,10 +97,38 @@ def test_random_events_round_trip(seed: int, caplog: pytest.LogCaptureFixture) -
     for event in random_events.events(seed, 700):
         wire = proto.encode(event)
         assert proto.decode(wire, as_dict=True) == with_wire_defaults(event)
+        assert proto.encode(dict(reversed(event.items()))) == wire
         model = EVENT.validate_python(event)
         assert proto.encode(model) == wire
         assert_same_model(proto.decode(wire), proto.decode(wire, as_dict=True))
     assert dropped(caplog) == []
+
+
+def test_events_of_strings_are_written_as_all_others_are() -> None:
+    """They are written in one go; with a timestamp, which is none, they are gathered first."""
+    for cls in random_events.EVENT_CLASSES:
+        maker = random_events.Maker(3)
+        for _ in range(30):
+            event = {
+                key: value for key, value in maker.event(cls).items() if isinstance(value, str)
+            }
+            try:
+                model = EVENT.validate_python(event)
+            except ValidationError:
+                break
+            wire = proto.encode(event)
+            assert proto.encode(model) == wire
+            assert proto.decode(wire, as_dict=True) == event
+            timed = proto.decode(proto.encode({**event, "timestamp": 7}), as_dict=True)
+            assert timed == {**event, "timestamp": 7}
+            spelled = {name: getattr(model, name) for name in model.model_fields_set}
+            assert proto.encode({"type": event["type"], **spelled}) == wire
+            assert proto.encode({**event, "metadata": None}) == wire
+            for name in event:
+                for odd in (5, None, [], {}, b"x", "\ud800"):
+                    timed = outcome(proto.encode, {**event, name: odd, "timestamp": 7})
+                    plain = outcome(proto.encode, {**event, name: odd})
+                    assert plain.error == timed.error
 
 
 @pytest.mark.parametrize("cls", random_events.EVENT_CLASSES, ids=lambda cls: cls.__name__)

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 import random_events
 from agui_codec import DecodeError, FrameTooLargeError, TruncatedStreamError, proto, to_json
@@ -45,7 +46,16 @@ def judge(wire: bytes) -> bool:
         assert refused.offset is None or 0 <= refused.offset <= len(wire)
         return False
     to_json(event)
-    proto.encode(event)
+    again = proto.encode(event)
+    try:
+        model = proto.decode(wire)
+    except DecodeError as error:
+        refused = error
+    if refused is None:
+        assert proto.encode(model) == again
+    else:
+        # The class is stricter than the wire.
+        assert isinstance(refused.__cause__, ValidationError), refused
     return True
 
 

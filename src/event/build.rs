@@ -5,16 +5,18 @@
 //! What comes out cannot be told from what that gives: the instance dictionary in class order
 //! with the defaults, the set of given names, extra fields, the enum's member for `type`.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use std::ffi::CStr;
 
 use super::plan::{Bounds, Plan, Shape, Spelling};
 use super::registry::{Registry, registry};
 use super::view::Surprise;
-use crate::capi::{self, DictIter};
+use crate::capi::{self, Arguments, DictIter, Function};
 
 /// A model in the making.
 pub struct Builder<'py> {
@@ -92,6 +94,24 @@ impl<'py> Builder<'py> {
         }
         self.seen |= bit;
         Ok(())
+    }
+
+    /// Gives the field that the key names a value. `expected` is where it may well be.
+    #[inline]
+    fn entry(
+        &mut self,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        expected: &mut usize,
+    ) -> Result<(), Surprise> {
+        let key = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
+        match self.plan.find_any(key, *expected) {
+            Some((at, _)) => {
+                *expected = at + 1;
+                self.field(at, value)
+            }
+            None => self.extra(key, value),
+        }
     }
 
     /// Adds a field that the class does not declare.
@@ -237,14 +257,7 @@ pub fn model<'py>(
     let mut builder = Builder::new(dict.py(), plan)?;
     let mut expected = 0;
     for (key, value) in dict.iter() {
-        let key = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
-        match plan.find_any(key, expected) {
-            Some((at, _)) => {
-                expected = at + 1;
-                builder.field(at, &value)?;
-            }
-            None => builder.extra(key, &value)?,
-        }
+        builder.entry(&key, &value, &mut expected)?;
     }
     builder.finish()
 }
@@ -289,31 +302,61 @@ pub fn validated<'py>(
     plan.class.bind(dict.py()).call_method1(intern!(dict.py(), "model_validate"), (dict,))
 }
 
-/// `cls(**fields)`, sooner.
-///
-/// Args:
-///     cls: A model class of ``ag_ui.core``, or any other class.
-///     **fields: The fields, by their names or by their keys on the wire.
-///
-/// Returns:
-///     The instance that ``cls(**fields)`` would give. Values that need pydantic (to be coerced,
-///     or refused) are handed to the class itself, as is a class that this package does not know.
-///
-/// Raises:
-///     pydantic.ValidationError: As the class itself does.
-#[pyfunction]
-#[pyo3(signature = (cls, /, **fields))]
-pub fn make_event<'py>(
-    cls: &Bound<'py, PyAny>,
-    fields: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(fields) = fields
-        && let Some(plan) = registry().plan(cls.as_ptr() as usize)
-        && let Ok(model) = model(fields, plan)
-    {
-        return Ok(model);
+/// `make_event`, of which [`DOC`](Function::DOC) says more.
+pub struct MakeEvent;
+
+impl Function for MakeEvent {
+    const NAME: &'static CStr = c"make_event";
+    const DOC: &'static CStr = c"make_event(cls, /, **fields)
+--
+
+``cls(**fields)``, sooner.
+
+Args:
+    cls: A model class of ``ag_ui.core``, or any other class.
+    **fields: The fields, by their names or by their keys on the wire.
+
+Returns:
+    The instance that ``cls(**fields)`` would give. Values that need pydantic (to be coerced,
+    or refused) are handed to the class itself, as is a class that this package does not know.
+
+Raises:
+    pydantic.ValidationError: As the class itself does.";
+
+    #[inline]
+    fn call<'py>(arguments: &Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+        let [cls] = arguments.positional() else { return Err(not_one(arguments)) };
+        if let Some(plan) = registry().plan(cls.as_ptr() as usize)
+            && let Ok(event) = named(cls.py(), plan, arguments)
+        {
+            return Ok(event);
+        }
+        arguments.pass_on(cls, 1)
     }
-    cls.call((), fields)
+}
+
+/// The model of `plan` with the named arguments.
+#[inline]
+fn named<'py>(
+    py: Python<'py>,
+    plan: &'static Plan,
+    arguments: &Arguments<'_, 'py>,
+) -> Result<Bound<'py, PyAny>, Surprise> {
+    let mut builder = Builder::new(py, plan)?;
+    let mut expected = 0;
+    for (key, value) in arguments.named() {
+        builder.entry(&key, &value, &mut expected)?;
+    }
+    builder.finish()
+}
+
+/// As Python says it of a function of its own.
+#[cold]
+fn not_one(arguments: &Arguments<'_, '_>) -> PyErr {
+    PyTypeError::new_err(match arguments.positional().len() {
+        0 => "make_event() missing 1 required positional argument: 'cls'".to_owned(),
+        given => format!("make_event() takes 1 positional argument but {given} were given"),
+    })
 }
 
 #[cfg(test)]

@@ -169,6 +169,7 @@ impl Plan {
                 Ok(serializer.is(&self.serializer)
                     && validator.is(&self.validator)
                     && dumps_as_pydantic_does(class)?
+                    && is_made_as_pydantic_does(class)?
                     && self.omits_as_learned(class)?)
             };
             let holds = holds().unwrap_or(false);
@@ -205,8 +206,14 @@ impl Plan {
             Spelling::Model => &self.name_keys,
             Spelling::Wire => &self.alias_keys,
         };
-        let after = keys.iter().enumerate().skip(expected);
-        after.into_iter().find(|(_, key)| **key == address).map(|(at, _)| at)
+        if keys.get(expected) == Some(&address) {
+            return Some(expected);
+        }
+        let (before, after) = keys.split_at(expected.min(keys.len()));
+        match after.iter().position(|key| *key == address) {
+            Some(at) => Some(expected + at),
+            None => before.iter().position(|key| *key == address),
+        }
     }
 
     #[inline(never)]
@@ -224,16 +231,7 @@ impl Plan {
     /// The field with this alias, if the key is its interned object.
     #[inline]
     pub fn find_interned(&self, key: &Bound<'_, PyAny>, expected: usize) -> Option<usize> {
-        let address = key.as_ptr() as usize;
-        let keys = &self.alias_keys;
-        if keys.get(expected) == Some(&address) {
-            return Some(expected);
-        }
-        let (before, after) = keys.split_at(expected.min(keys.len()));
-        match after.iter().position(|key| *key == address) {
-            Some(at) => Some(expected + at),
-            None => before.iter().position(|key| *key == address),
-        }
+        self.find_address(key, expected, Spelling::Wire)
     }
 
     /// Whether this is the key of the first field that not all events have.
@@ -320,6 +318,16 @@ fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = class.py();
     let own = class.getattr(intern!(py, "model_dump_json"))?;
     Ok(own.is(model_dump_json(py)?) || OURS.get(py).is_some_and(|ours| own.is(ours)))
+}
+
+/// Whether `class.__init__` is pydantic's own.
+fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    static OFFICIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = class.py();
+    let official = OFFICIAL.get_or_try_init(py, || {
+        PyResult::Ok(base_model(py)?.getattr(intern!(py, "__init__"))?.unbind())
+    })?;
+    Ok(class.getattr(intern!(py, "__init__"))?.is(official))
 }
 
 /// `BaseModel.model_dump_json`, as it was when this module was imported.
@@ -475,8 +483,8 @@ impl<'a, 'py> Learner<'a, 'py> {
         {
             return Err(unknown("serialization"));
         }
-        if !dumps_as_pydantic_does(class)? {
-            return Err(unknown("model_dump_json"));
+        if !dumps_as_pydantic_does(class)? || !is_made_as_pydantic_does(class)? {
+            return Err(unknown("a method of the class"));
         }
         let model_fields = get(schema, "schema")?.cast_into::<PyDict>()?;
         only_keys(&model_fields, &["type", "fields", "model_name", "computed_fields"])?;

@@ -101,6 +101,26 @@ impl<'py> View<'py> {
         }
     }
 
+    /// Calls `visit`, which must not run Python code, with every field that has a value, as long as
+    /// it says so. False if it did not always, or if there is anything else in the object.
+    #[inline]
+    pub fn declared(
+        &self,
+        mut visit: impl FnMut(usize, &'static Field, &Bound<'py, PyAny>) -> bool,
+    ) -> bool {
+        let plan = self.plan;
+        let mut expected = 0;
+        with_critical_section(&self.fields, || {
+            self.extra.is_none()
+                && DictIter::new(&self.fields).all(|(key, value)| {
+                    let Some(at) = plan.find(&key, expected, self.spelling) else { return false };
+                    expected = at + 1;
+                    let field = &plan.fields[at];
+                    field.omit_none && value.is_none() || visit(at, field, &value)
+                })
+        }) && (self.spelling == Spelling::Wire || self.fields.len() == plan.fields.len())
+    }
+
     #[inline]
     fn model_entries<E: From<Surprise>>(
         &self,

@@ -79,7 +79,7 @@ pub fn push_frame<'py>(
 
 /// A message of which the size is known.
 enum Sized<'a, 'py> {
-    Flat(Flat<'a, 'py>),
+    Flat(Flat<'py>),
     Gathered(&'a Gather),
 }
 
@@ -116,15 +116,12 @@ fn with_event<'py, T>(
     options: &Options<'py>,
     finish: impl FnOnce(Sized<'_, 'py>) -> PyResult<T>,
 ) -> PyResult<T> {
+    if let Some(flat) = Flat::of(event, layouts(py)) {
+        return finish(Sized::Flat(flat));
+    }
     let mut encoder = Encoder::new(py, options);
     let mut slots = no_slots();
     let layout = encoder.read_event(event, &mut slots);
-    if let Ok(layout) = layout
-        && encoder.lost.is_empty()
-        && let Some(flat) = Flat::of(layout, &slots)
-    {
-        return finish(Sized::Flat(flat));
-    }
     encoder.out = SCRATCH.take();
     encoder.out.clear();
     let gathered = match layout.and_then(|layout| encoder.write_event(layout, &slots)) {

@@ -52,7 +52,14 @@ pub struct Utf8<'a> {
 impl<'a> Utf8<'a> {
     #[inline]
     pub fn of(string: &'a Bound<'_, PyString>) -> Result<Self, LoneSurrogate> {
-        let text = capi::text(string);
+        match capi::text(string) {
+            Text::Ascii(text) => Ok(Self { text: Text::Ascii(text), len: text.len() }),
+            text => Self::wide(text),
+        }
+    }
+
+    #[inline(never)]
+    fn wide(text: Text<'a>) -> Result<Self, LoneSurrogate> {
         let len = match text {
             Text::Ascii(text) => text.len(),
             Text::Latin1(text) => utf8_len(text)?,

@@ -157,7 +157,7 @@ impl<'py> Decoder<'py> {
         }
     }
 
-    /// A number or an ASCII text alone; `None` if it is something else.
+    /// A scalar alone, a text if it is short and ASCII; `None` if it is something else.
     #[inline]
     fn scalar(&self, bytes: &[u8]) -> Decoded<Option<Bound<'py, PyAny>>> {
         match bytes {
@@ -170,6 +170,8 @@ impl<'py> Decoder<'py> {
             {
                 Ok(Some(capi::ascii_str(self.py, text)?))
             }
+            [BOOL, value @ 0..=1] => Ok(Some(self.boolean(*value != 0))),
+            [NULL, 0] => Ok(Some(self.py.None().into_bound(self.py))),
             _ => Ok(None),
         }
     }
