@@ -1,9 +1,14 @@
 """``python -m benches.report``: measures every document and puts the tables into the README."""
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
+from shutil import which
 
 from agui_codec._demo import Document, Measurement, duration, machine, measure
 from benches.suite import ROOT, Absent, Budget, Group, Sizes, chosen
@@ -13,12 +18,22 @@ END = "<!-- bench:end -->"
 
 CAVEATS = """\
 Benchmarks mislead. These come from a shared machine, so read the ratios and not the times: all
-contenders of a document are measured in turn, in one process and by its own clock, and a ratio is
-the median over the rounds. Your events are not these. Every output is compared with that of the
-first contender, the reference, before anything is measured: ours with the official encoder's byte
-for byte. A budget is what this package holds itself to: at least (>=) so many times as fast as the
-reference, at most (<=) so many times the time of the floor.
+contenders of a document are measured in turn, on one core, in one process (but for Node) and by its
+own clock, and a ratio is the median over the rounds. Your events are not these. Every output is
+compared with that of the first contender, the reference, before anything is measured: ours with the
+official encoder's byte for byte. A budget is what this package holds itself to: at least (>=) so
+many times as fast as the reference, at most (<=) so many times the time of the floor.
 """
+
+
+def stay_on_one_core() -> None:
+    """Keep this process and its children on one core, where the system can.
+
+    The cores of a virtual machine may differ by a factor of two, with what else the host does; Node
+    would be measured on the one and this process on the other.
+    """
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def report(rounds: int, only: str | None = None) -> str:
@@ -34,7 +49,7 @@ def report(rounds: int, only: str | None = None) -> str:
     """
     parts = [CAVEATS]
     again = "python -m benches.report" + (f' --only "{only}"' if only else "")
-    parts.append(f"Machine: {machine()}.\n\nReproduce: `{again}`\n")
+    parts.append(f"Machine: {machine()}{peers()}.\n\nReproduce: `{again}`\n")
     for group, document in chosen(only):
         if isinstance(document, Absent):
             parts.append(f"**{document.name}**: not measured, {document.reason}\n")
@@ -47,6 +62,20 @@ def report(rounds: int, only: str | None = None) -> str:
             document.check(contender)
         parts.append(table(group, document, measure(document, rounds, sample_seconds=0.002)))
     return "\n".join(parts)
+
+
+def peers() -> str:
+    """The versions of what else is measured, as the end of the line on the machine."""
+    versions = [
+        f"protobuf {metadata.version('protobuf')}",
+        f"jsonpatch {metadata.version('jsonpatch')}",
+    ]
+    if node := which("node"):
+        run = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
+        lock = json.loads((ROOT / "tests/interop/package-lock.json").read_bytes())["packages"]
+        versions.append(f"Node {run.stdout.strip().removeprefix('v')}")
+        versions.append(f"@ag-ui/client {lock['node_modules/@ag-ui/client']['version']}")
+    return ", " + ", ".join(versions)
 
 
 def table(group: Group, document: Document, measured: Measurement) -> str:
@@ -148,4 +177,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    stay_on_one_core()
     sys.exit(main())
