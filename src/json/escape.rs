@@ -6,23 +6,33 @@
 
 use crate::event::Fragment;
 
-/// What a byte is written as: itself (0), `\u00xx` (`u`), or a backslash and this letter.
-const ESCAPE: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut control = 0;
-    while control < 0x20 {
-        table[control] = b'u';
-        control += 1;
+/// What a code point of one byte is written as: up to six bytes, and in the last place their
+/// number.
+static WRITTEN: [[u8; 8]; 256] = {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut table = [[0; 8]; 256];
+    let mut code = 0;
+    while code < 256 {
+        let byte = code as u8;
+        table[code] = match byte {
+            0x08 => short(b'b'),
+            b'\t' => short(b't'),
+            b'\n' => short(b'n'),
+            0x0c => short(b'f'),
+            b'\r' => short(b'r'),
+            b'"' | b'\\' => short(byte),
+            0..0x20 => [b'\\', b'u', b'0', b'0', HEX[code >> 4], HEX[code & 15], 0, 6],
+            0x20..0x80 => [byte, 0, 0, 0, 0, 0, 0, 1],
+            _ => [0xc0 | byte >> 6, 0x80 | byte & 0x3f, 0, 0, 0, 0, 0, 2],
+        };
+        code += 1;
     }
-    table[0x08] = b'b';
-    table[b'\t' as usize] = b't';
-    table[b'\n' as usize] = b'n';
-    table[0x0c] = b'f';
-    table[b'\r' as usize] = b'r';
-    table[b'"' as usize] = b'"';
-    table[b'\\' as usize] = b'\\';
     table
 };
+
+const fn short(letter: u8) -> [u8; 8] {
+    [b'\\', letter, 0, 0, 0, 0, 0, 2]
+}
 
 /// Room that must be left behind the text: a step may store a whole vector of which only a part
 /// counts.
@@ -77,18 +87,17 @@ fn push_enclosed<const LATIN1: bool, const B: usize, const A: usize>(
 #[inline(never)]
 fn push_rest<const LATIN1: bool>(out: &mut Vec<u8>, mut rest: &[u8]) {
     while let Some((&special, after)) = rest.split_first() {
-        if LATIN1 && special >= 0x80 {
-            out.extend_from_slice(&[0xc0 | special >> 6, 0x80 | special & 0x3f]);
-        } else {
-            let (escape, len) = escape(special);
-            out.extend_from_slice(&escape[..len]);
-        }
-        out.reserve(after.len() + SLACK);
-        // SAFETY: there is room for `after` and the slack, reserved in the line above.
+        let written = WRITTEN[special as usize];
+        out.reserve(written.len() + after.len() + SLACK);
+        // SAFETY: there is room for `written`, `after` and the slack, reserved in the line above.
+        // All of `written` is stored, and what does not count of it is overwritten.
         let clean = unsafe {
             let start = out.len();
-            let clean = copy_clean::<LATIN1>(after, out.as_mut_ptr().add(start));
-            out.set_len(start + clean);
+            let target = out.as_mut_ptr().add(start);
+            target.cast::<[u8; 8]>().write(written);
+            let len = usize::from(written[7]);
+            let clean = copy_clean::<LATIN1>(after, target.add(len));
+            out.set_len(start + len + clean);
             clean
         };
         rest = &after[clean..];
@@ -237,19 +246,6 @@ fn specials<const LATIN1: bool>(word: u64) -> u64 {
     (controls | quotes | slashes | high) & HIGH
 }
 
-/// The escape of a byte that needs one, and its length.
-#[inline]
-fn escape(byte: u8) -> ([u8; 6], usize) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    match ESCAPE[byte as usize] {
-        b'u' => {
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            ([b'\\', b'u', b'0', b'0', high, low], 6)
-        }
-        letter => ([b'\\', letter, 0, 0, 0, 0], 2),
-    }
-}
-
 /// Appends a piece of a document that was made ready.
 #[inline]
 pub fn push_fragment(out: &mut Vec<u8>, fragment: &Fragment) {
@@ -283,22 +279,18 @@ pub fn push_code_points<T: Copy + Into<u32>>(
                 continue;
             }
         }
-        // An escape has six bytes, a UTF-8 sequence at most four.
-        let mut bytes = [0; 8 * 6];
+        // An escape has six bytes, a UTF-8 sequence at most four; eight are stored.
+        let mut bytes = [0; 8 * 6 + 2];
         let mut len = 0;
         for &unit in block {
             let code: u32 = unit.into();
             match u8::try_from(code) {
-                Ok(byte @ 0..0x80) if ESCAPE[byte as usize] == 0 => {
-                    bytes[len] = byte;
-                    len += 1;
+                Ok(byte) => {
+                    let written = WRITTEN[byte as usize];
+                    bytes[len..len + 8].copy_from_slice(&written);
+                    len += usize::from(written[7]);
                 }
-                Ok(byte @ 0..0x80) => {
-                    let (escape, escape_len) = escape(byte);
-                    bytes[len..len + 6].copy_from_slice(&escape);
-                    len += escape_len;
-                }
-                _ => {
+                Err(_) => {
                     let char = char::from_u32(code).ok_or(LoneSurrogate)?;
                     len += char.encode_utf8(&mut bytes[len..]).len();
                 }
@@ -373,7 +365,10 @@ mod tests {
                 let low = u64::from_le_bytes(block[..8].try_into().unwrap());
                 let high = u64::from_le_bytes(block[8..].try_into().unwrap());
                 let scalar = |wide: bool| {
-                    let special = |byte: u8| ESCAPE[byte as usize] != 0 || wide && byte >= 0x80;
+                    let special = |byte: u8| {
+                        let escaped = byte < 0x20 || byte == b'"' || byte == b'\\';
+                        escaped || wide && byte >= 0x80
+                    };
                     block.iter().position(|&byte| special(byte)).unwrap_or(16)
                 };
                 assert_eq!(first_special::<false>(low, high), scalar(false), "{block:?}");
