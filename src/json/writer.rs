@@ -119,9 +119,10 @@ impl Writer {
         let start = self.bytes.len();
         escape::push_fragment(&mut self.bytes, &field.prefix);
         if let Shape::Str = field.shape
-            && let Some(text) = capi::exact_text(value)
+            && let Some(text) = capi::ascii(value)
         {
-            return self.text(&text);
+            escape::push_string(&mut self.bytes, text);
+            return Ok(());
         }
         self.shape(&field.shape, value)?;
         self.omit_null(start, field);
@@ -200,7 +201,7 @@ impl Writer {
     /// answer is false if it is none of these, and then nothing is written.
     #[inline]
     fn leaf(&mut self, value: &Bound<'_, PyAny>) -> bool {
-        if let Some(Text::Ascii(text)) = capi::exact_text(value) {
+        if let Some(text) = capi::ascii(value) {
             escape::push_string(&mut self.bytes, text);
         } else if value.is_none() {
             self.bytes.extend_from_slice(b"null");
@@ -375,11 +376,14 @@ impl Writer {
             with_critical_section(dict, || {
                 let mut items = DictIter::new(dict);
                 while let Some((key, value)) = items.next() {
-                    let Some(text) = capi::exact_text(&key) else {
+                    if let Some(text) = capi::ascii(&key) {
+                        escape::push_key(&mut writer.bytes, text);
+                    } else if let Some(text) = capi::exact_text(&key) {
+                        writer.entry_key(&text)?;
+                    } else {
                         only_str_keys = false;
                         return Ok(());
-                    };
-                    writer.entry_key(&text)?;
+                    }
                     writer.lent(&value)?;
                     if !items.unchanged() {
                         return Err(Stop::Official);
