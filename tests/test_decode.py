@@ -219,7 +219,7 @@ class TestEqualToTheOfficialValidator:
         """What is JSON and what an event: the same verdict, and the same event."""
         document = json.dumps(MINIMAL[data.draw(st.sampled_from(KINDS))], separators=(",", ":"))
         for _ in range(data.draw(st.integers(1, 3))):
-            entries = [at + 1 for at, char in enumerate(document) if char in "{[,"]
+            entries = [0, *(at + 1 for at, char in enumerate(document) if char in "{[,")]
             at = data.draw(st.sampled_from(entries) | st.integers(0, len(document)))
             end = data.draw(st.just(at) | st.integers(at, len(document)))
             document = document[:at] + data.draw(st.sampled_from(PIECES)) + document[end:]
