@@ -31,12 +31,14 @@ DELTAS = "expand and verify, text deltas"
 CHUNKS = "expand and verify, chunks"
 PIECES = "SSE to verified dicts, an event at a time"
 ENFORCE = "enforce a clean text delta"
+ENFORCE_TOO = "enforce a clean text delta, in a pipeline"
 
 BUDGETS = {
     (DELTAS, OURS): Budget(faster=3),
     (CHUNKS, OURS): Budget(faster=3),
     (PIECES, PIPELINE): Budget(floor=2),
     (ENFORCE, OURS): Budget(net=60),
+    (ENFORCE_TOO, "enforce, expand, verify"): Budget(net=60),
     ("SSE to verified dicts, LangGraph recording", PIPELINE): Budget(floor=2),
     ("SSE to verified dicts, Pydantic AI recording", PIPELINE): Budget(floor=2),
 }
@@ -63,6 +65,7 @@ def documents() -> list[Document | Absent]:
         recording("LangGraph recording", "langgraph.sse"),
         recording("Pydantic AI recording", "pydantic_ai.sse"),
         enforce(deltas[2:-2]),
+        enforce_too(deltas),
     ]
 
 
@@ -140,6 +143,25 @@ def enforce(events: list[Event]) -> Document:
         Contender(OURS, lambda: through(EventEnforcer().feed), agrees=passed),
     ]
     return Document(ENFORCE, len(events), contenders)
+
+
+def enforce_too(events: list[Event]) -> Document:
+    """What enforcement adds to a pipeline, whose stages share their look at an event."""
+
+    def through(*stages: Any) -> Iterator[Any]:
+        feed = Pipeline(*stages).feed
+        for event in events:
+            yield feed(event)
+
+    contenders = [
+        Contender("expand, verify", lambda: through(ChunkExpander(), EventVerifier())),
+        Contender(
+            "enforce, expand, verify",
+            lambda: through(EventEnforcer(), ChunkExpander(), EventVerifier()),
+            agrees=_equal,
+        ),
+    ]
+    return Document(ENFORCE_TOO, len(events), contenders)
 
 
 def _equal(one: Any, other: Any) -> bool:
