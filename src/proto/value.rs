@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::encode::{Encoder, Gathered, SAFE_INTEGER, fault, loads};
 use super::gather::{Gather, copy};
@@ -252,7 +252,7 @@ impl<'py> Encoder<'_, 'py> {
                 self.deeper(|encoder| {
                     let mut at = 0;
                     while let Some(item) = capi::tuple_item(tuple, at) {
-                        encoder.item(&item.to_owned(), at)?;
+                        encoder.item(&item, at)?;
                         at += 1;
                     }
                     Ok(())
@@ -300,7 +300,7 @@ impl<'py> Encoder<'_, 'py> {
     /// lengths take one byte. False, and nothing gathered, if it is not such a one.
     #[inline]
     fn usual_entry(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> bool {
-        let Text::Ascii(key) = capi::text(key) else { return false };
+        let Some(key) = capi::ascii(key) else { return false };
         if key.is_empty() || key.len() > SHORT_KEY {
             return false;
         }
@@ -321,8 +321,7 @@ impl<'py> Encoder<'_, 'py> {
         value: &Bound<'py, PyAny>,
         place: impl FnOnce(&'o mut Gather, usize) -> &'o mut [u8],
     ) -> bool {
-        let number = if let Ok(string) = value.cast_exact::<PyString>() {
-            let Text::Ascii(text) = capi::text(string) else { return false };
+        let number = if let Some(text) = capi::ascii(value) {
             if text.len() > SHORT_TEXT {
                 return false;
             }
@@ -341,7 +340,7 @@ impl<'py> Encoder<'_, 'py> {
             let scalar = match value {
                 value if value.is_none() => [NULL, 0],
                 value if capi::is_exact_bool(value) => {
-                    [BOOL, u8::from(value.is_truthy().unwrap_or(false))]
+                    [BOOL, u8::from(value.is(PyBool::new(value.py(), true)))]
                 }
                 _ => return false,
             };
@@ -378,7 +377,7 @@ impl<'py> Encoder<'_, 'py> {
                 let len = list.len();
                 let mut at = 0;
                 while let Some(item) = capi::list_item(&list, at) {
-                    encoder.item(&item.to_owned(), at)?;
+                    encoder.item(&item, at)?;
                     at += 1;
                     if list.len() != len {
                         return Err(fault("the list has changed while it was read"));
@@ -399,6 +398,8 @@ impl<'py> Encoder<'_, 'py> {
         if usual {
             return Ok(());
         }
+        // Python code that runs meanwhile may drop it from the list.
+        let value = &value.clone();
         self.out.raw(&[ITEM]);
         self.value(value).map_err(|stop| stop.inside(Step::Index(at)))
     }
