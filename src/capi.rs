@@ -15,7 +15,7 @@ pub use call::{Arguments, Function, function};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
 use std::mem::MaybeUninit;
 use std::os::raw::c_int;
@@ -57,6 +57,12 @@ exact!(is_exact_bool, PyBool_Type);
 pub fn exact_dict<'a, 'py>(obj: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyDict>> {
     // SAFETY: the type was just compared.
     is_exact_dict(obj).then(|| unsafe { obj.cast_unchecked() })
+}
+
+/// The value of an object that is exactly a bool.
+#[inline]
+pub fn exact_bool(obj: &Bound<'_, PyAny>) -> Option<bool> {
+    is_exact_bool(obj).then(|| obj.is(PyBool::new(obj.py(), true)))
 }
 
 /// The version tag of a class: it changes whenever an attribute of the class or of one of its

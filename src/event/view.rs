@@ -130,14 +130,9 @@ impl<'py> View<'py> {
         let mut expected = 0;
         let mut items = DictIter::new(&self.fields);
         while let Some((key, value)) = items.next() {
-            let (at, field) = match plan.fields.get(expected) {
-                Some(field) if key.is(&field.name) => (expected, field),
-                _ => {
-                    let at = plan.find(&key, expected, Spelling::Model).ok_or(Surprise)?;
-                    (at, &plan.fields[at])
-                }
-            };
+            let at = plan.find(&key, expected, Spelling::Model).ok_or(Surprise)?;
             expected = at + 1;
+            let field = &plan.fields[at];
             if !(field.omit_none && value.is_none()) {
                 // Visiting may run Python code, which may drop it from the dict.
                 visit(Entry::Field(at, field, &value.to_owned()))?;

@@ -4,7 +4,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::collections::HashSet;
 
 use super::{escape, number};
@@ -205,7 +205,7 @@ impl Writer {
             escape::push_string(&mut self.bytes, text);
         } else if value.is_none() {
             self.bytes.extend_from_slice(b"null");
-        } else if capi::is_exact_bool(value) {
+        } else if let Some(value) = capi::exact_bool(value) {
             self.bytes.extend_from_slice(bool_text(value));
         } else if let Ok(int) = value.cast_exact::<PyInt>()
             && let Some(int) = capi::int_as_i64(int)
@@ -430,7 +430,7 @@ impl Writer {
         self.bytes.push(b'"');
         if key.is_none() {
             self.bytes.extend_from_slice(b"None");
-        } else if capi::is_exact_bool(key) {
+        } else if let Some(key) = capi::exact_bool(key) {
             self.bytes.extend_from_slice(bool_text(key));
         } else if let Ok(int) = key.cast_exact::<PyInt>() {
             self.int(int)?;
@@ -491,8 +491,8 @@ fn has_str_keys(value: &Bound<'_, PyAny>) -> bool {
     with_critical_section(dict, || DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key)))
 }
 
-fn bool_text(value: &Bound<'_, PyAny>) -> &'static [u8] {
-    if value.is(PyBool::new(value.py(), true)) { b"true" } else { b"false" }
+fn bool_text(value: bool) -> &'static [u8] {
+    if value { b"true" } else { b"false" }
 }
 
 /// The value of a member of an enum. It may run Python code: `value` is a property.

@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::encode::{Encoder, Gathered, SAFE_INTEGER, fault, loads};
 use super::gather::{Gather, copy};
@@ -137,8 +137,8 @@ fn kind<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Result<Kind<'a, 'py>, Stop> {
         Kind::Scalar(Scalar::Null)
     } else if let Ok(int) = value.cast_exact::<PyInt>() {
         Kind::Scalar(Scalar::Number(double(int)?))
-    } else if capi::is_exact_bool(value) {
-        Kind::Scalar(Scalar::Bool(value.is_truthy().unwrap_or(false)))
+    } else if let Some(value) = capi::exact_bool(value) {
+        Kind::Scalar(Scalar::Bool(value))
     } else if let Ok(float) = value.cast_exact::<PyFloat>() {
         let value = capi::float_value(float);
         // As in JSON.
@@ -337,12 +337,10 @@ impl<'py> Encoder<'_, 'py> {
                 _ => return false,
             }
         } else {
-            let scalar = match value {
-                value if value.is_none() => [NULL, 0],
-                value if capi::is_exact_bool(value) => {
-                    [BOOL, u8::from(value.is(PyBool::new(value.py(), true)))]
-                }
-                _ => return false,
+            let scalar = match capi::exact_bool(value) {
+                Some(value) => [BOOL, u8::from(value)],
+                None if value.is_none() => [NULL, 0],
+                None => return false,
             };
             place(&mut self.out, 2).copy_from_slice(&scalar);
             return true;
