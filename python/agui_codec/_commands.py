@@ -36,7 +36,16 @@ from agui_codec import (
 )
 from agui_codec._convert import convert
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
-from agui_codec._reading import Events, allow_done_option, at, decode, inspect, plain, source_option
+from agui_codec._reading import (
+    Events,
+    allow_done_option,
+    at,
+    decode,
+    inspect,
+    plain,
+    source_option,
+    text_option,
+)
 
 WIDTH = 80
 
@@ -199,14 +208,7 @@ def _console() -> Console:
 @click.argument("file", type=click.File("rb"))
 @source_option
 @allow_done_option
-@click.option(
-    "--to",
-    "target",
-    type=click.Choice(["sse", "jsonl"]),
-    default="sse",
-    show_default=True,
-    help="What to write.",
-)
+@text_option("sse")
 def encode(file: BinaryIO, source: str | None, allow_done: bool, target: str) -> None:
     """Write the events of FILE (- for stdin) as SSE.
 

@@ -33,7 +33,7 @@ from agui_codec import (
 from agui_codec.decoder import CHUNK_BYTES, JSONL_MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SOURCES = {"sse": SSE_MEDIA_TYPE, "jsonl": JSONL_MEDIA_TYPE, "protobuf": AGUI_MEDIA_TYPE}
 
@@ -52,6 +52,18 @@ source_option = click.option(
 allow_done_option = click.option(
     "--allow-done", is_flag=True, help="Pass over a [DONE] at the end, with a warning."
 )
+
+
+def text_option(default: str) -> Callable[[Any], Any]:
+    """``--to``, for a command that writes text."""
+    return click.option(
+        "--to",
+        "target",
+        type=click.Choice(["sse", "jsonl"]),
+        default=default,
+        show_default=True,
+        help="What to write.",
+    )
 
 
 def chunks(file: IO[bytes]) -> Iterator[bytes]:

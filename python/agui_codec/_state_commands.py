@@ -19,7 +19,7 @@ from agui_codec._native import (
     create_patch,
     to_json,
 )
-from agui_codec._reading import Events, at, source_option
+from agui_codec._reading import Events, at, source_option, text_option
 from agui_codec.decoder import EventDecoder
 from agui_codec.encoder import EventEncoder
 from agui_codec.stream import through
@@ -43,14 +43,7 @@ def add_to(cli: click.Group) -> None:
     @cli.command()
     @click.argument("file", type=click.File("rb"))
     @source_option
-    @click.option(
-        "--to",
-        "target",
-        type=click.Choice(["sse", "jsonl"]),
-        default="jsonl",
-        show_default=True,
-        help="What to write.",
-    )
+    @text_option("jsonl")
     @click.option("--reasoning", is_flag=True, help="Collapse reasoning as well.")
     def compact(file: BinaryIO, source: str | None, target: str, reasoning: bool) -> None:
         """Write the events of FILE (- for stdin) compacted.
