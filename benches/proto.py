@@ -7,12 +7,9 @@ TypeScript package works in a Node process of its own and times itself; what goe
 processes is not in its time.
 """
 
-import atexit
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from shutil import which
@@ -24,7 +21,7 @@ from ag_ui.encoder import EventEncoder as OfficialEncoder
 from agui_codec import AGUI_MEDIA_TYPE, EventEncoder, _demo, make_event, proto, to_json
 from agui_codec._demo import Contender, Document
 from benches import upb
-from benches.suite import ROOT, Absent, Budget, Sizes
+from benches.suite import ROOT, Absent, Budget, Sizes, ask_node
 
 FLOOR = None
 
@@ -203,16 +200,6 @@ def google_state(event: Any, work: str) -> list[Contender]:
 PEER = ROOT / "tests/interop/proto_bench.mjs"
 
 
-@cache
-def _node() -> "subprocess.Popen[str]":
-    node = subprocess.Popen(
-        ["node", str(PEER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    # It ends with its input.
-    atexit.register(node.communicate)
-    return node
-
-
 def with_typescript(name: str, events: Sequence[core.BaseEvent], work: str) -> Document | Absent:
     full_name = named(work, name, "TypeScript")
     if not which("node") or not (PEER.parent / "node_modules/@ag-ui/proto").is_dir():
@@ -221,16 +208,10 @@ def with_typescript(name: str, events: Sequence[core.BaseEvent], work: str) -> D
         items: list[Any] = [_demo.wire_dict(event) for event in events]
     else:
         items = [proto.encode(event).hex() for event in events]
-    job = json.dumps({work: items}) + "\n"
+    job = json.dumps({work: items})
 
     def ask() -> dict[str, Any]:
-        node = _node()
-        assert node.stdin is not None
-        assert node.stdout is not None
-        node.stdin.write(job)
-        node.stdin.flush()
-        answer: dict[str, Any] = json.loads(node.stdout.readline())
-        return answer
+        return ask_node(PEER.name, job)
 
     def results() -> Iterator[Any]:
         for result in ask()["results"]:

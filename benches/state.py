@@ -4,11 +4,8 @@ The TypeScript client works in a Node process of its own and times itself; what 
 processes is not in its time.
 """
 
-import atexit
 import json
-import subprocess
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -19,7 +16,7 @@ from pydantic import TypeAdapter
 
 from agui_codec import EventReducer, apply_patch, compact_events
 from agui_codec._demo import Contender, Document
-from benches.suite import ROOT, Absent, Budget
+from benches.suite import ROOT, Absent, Budget, ask_node
 
 FLOOR = None
 
@@ -108,31 +105,12 @@ def history() -> list[dict[str, Any]]:
     ]
 
 
-@cache
-def _node() -> "subprocess.Popen[str]":
-    node = subprocess.Popen(
-        ["node", str(ROOT / "tests/interop/state_bench.mjs")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    # It ends with its input.
-    atexit.register(node.communicate)
-    return node
-
-
 def _typescript(work: str, events: list[Any], messages: list[Any]) -> Contender:
     """The client, which does the work once each time it is asked."""
-    job = json.dumps({"work": work, "events": events, "messages": messages}) + "\n"
+    job = json.dumps({"work": work, "events": events, "messages": messages})
 
     def ask() -> dict[str, Any]:
-        node = _node()
-        assert node.stdin is not None
-        assert node.stdout is not None
-        node.stdin.write(job)
-        node.stdin.flush()
-        answer: dict[str, Any] = json.loads(node.stdout.readline())
-        return answer
+        return ask_node("state_bench.mjs", job)
 
     def results() -> Iterator[Any]:
         yield ask()["result"]

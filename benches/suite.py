@@ -1,5 +1,8 @@
 """What a group of benchmarks consists of, and where the groups are."""
 
+import atexit
+import json
+import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -91,6 +94,30 @@ def chosen(only: str | None = None) -> Iterator[tuple[Group, Document | Sizes | 
         names = ", ".join([*GROUPS, *(document.name for _, document in every)])
         raise ValueError(f"no group or document is called {only!r}; there are: {names}")
     yield from found
+
+
+@cache
+def _node(script: str) -> "subprocess.Popen[str]":
+    node = subprocess.Popen(
+        ["node", str(ROOT / "tests/interop" / script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    # It ends with its input.
+    atexit.register(node.communicate)
+    return node
+
+
+def ask_node(script: str, job: str) -> dict[str, Any]:
+    """What a script of ``tests/interop``, which goes on running, answers to a job of one line."""
+    node = _node(script)
+    assert node.stdin is not None
+    assert node.stdout is not None
+    node.stdin.write(job + "\n")
+    node.stdin.flush()
+    answer: dict[str, Any] = json.loads(node.stdout.readline())
+    return answer
 
 
 def parameters(pairs: Iterable[tuple[Group, Document | Sizes | Absent]]) -> list[Any]:
