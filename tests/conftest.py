@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Report = pytest.TestReport | pytest.CollectReport
 
@@ -54,6 +55,29 @@ def corpus_files(pattern: str) -> list[object]:
     if not files:
         raise FileNotFoundError(f"nothing in {SHARED} matches {pattern}")
     return [pytest.param(file, id=str(file.relative_to(corpus))) for file in files]
+
+
+def on_small_stack(call: Callable[[], Any]) -> Any:
+    """What the call gives or raises in a thread with a stack of 256 KiB."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 ALLOWED_SKIPS = pytest.StashKey[frozenset[str]]()

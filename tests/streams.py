@@ -29,6 +29,22 @@ INTEROP = Path(__file__).parent / "interop"
 ADAPTER: TypeAdapter[Any] = TypeAdapter(SdkEvent)
 
 
+def event(kind: str, **fields: Any) -> Event:
+    return {"type": kind, **fields}
+
+
+def start(message: str = "m", **fields: Any) -> Event:
+    return event("TEXT_MESSAGE_START", messageId=message, **fields)
+
+
+def content(delta: str, message: str = "m", **fields: Any) -> Event:
+    return event("TEXT_MESSAGE_CONTENT", messageId=message, delta=delta, **fields)
+
+
+def end(message: str = "m", **fields: Any) -> Event:
+    return event("TEXT_MESSAGE_END", messageId=message, **fields)
+
+
 def models(events: list[Event]) -> list[Any]:
     """The events as models of the SDK."""
     return [ADAPTER.validate_python(event) for event in events]

@@ -28,26 +28,10 @@ from agui_codec import (
     through,
     verify_events,
 )
-from streams import stream
+from streams import content, end, event, start, stream
 
 EVENTS = TypeAdapter(Event)
 Events = list[dict[str, Any]]
-
-
-def event(kind: str, **fields: Any) -> dict[str, Any]:
-    return {"type": kind, **fields}
-
-
-def start(message: str = "m", **fields: Any) -> dict[str, Any]:
-    return event("TEXT_MESSAGE_START", messageId=message, **fields)
-
-
-def content(delta: str, message: str = "m", **fields: Any) -> dict[str, Any]:
-    return event("TEXT_MESSAGE_CONTENT", messageId=message, delta=delta, **fields)
-
-
-def end(message: str = "m", **fields: Any) -> dict[str, Any]:
-    return event("TEXT_MESSAGE_END", messageId=message, **fields)
 
 
 def call(call_id: str = "c", **fields: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from agui_codec import (
     iter_events,
     proto,
 )
+from conftest import on_small_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,26 +100,6 @@ def test_cut_and_pasted(data: st.DataObject, as_dict: bool) -> None:
     expected = json.loads(mutant)
     if as_dict:
         assert event == expected
-
-
-def on_small_stack(work: Callable[[], None]) -> None:
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    before = threading.stack_size(256 * 1024)
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("content_type", [SSE, JSONL])

@@ -6,7 +6,6 @@ import datetime
 import enum
 import json
 import pathlib
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 import agui_codec
 from agui_codec import PatchError, apply_patch, create_patch, state_delta_event
+from conftest import on_small_stack
 
 SUITE = pathlib.Path(__file__).parent / "interop/node_modules/json-patch-test-suite"
 
@@ -447,26 +447,6 @@ def nested(levels: int, leaf: Any = 1) -> Any:
     return value
 
 
-def in_small_thread(run: Any) -> None:
-    caught: list[BaseException] = []
-
-    def target() -> None:
-        try:
-            run()
-        except BaseException as error:
-            caught.append(error)
-
-    before = threading.stack_size(256 * 1024)
-    try:
-        thread = threading.Thread(target=target)
-        thread.start()
-        thread.join()
-    finally:
-        threading.stack_size(before)
-    if caught:
-        raise caught[0]
-
-
 @contextmanager
 def taken_apart() -> Iterator[Callable[..., Any]]:
     """Makes deep values, and takes them apart at the end.
@@ -520,7 +500,7 @@ def test_depth_has_a_limit_and_no_crash() -> None:
         assert len(create_patch(deep_ones[:3], [deep_ones[0], deep_ones[3], deep_ones[2]])) == 1
         assert create_patch(deep_ones, [deep_ones[3], 1, deep_ones[0], 2])
 
-    in_small_thread(run)
+    on_small_stack(run)
 
 
 def test_a_document_that_holds_itself() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import ValidationError
@@ -14,9 +13,10 @@ from pydantic import ValidationError
 import random_events
 from agui_codec import DecodeError, FrameTooLargeError, TruncatedStreamError, proto, to_json
 from by_hand import tag, varint
+from conftest import on_small_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 FRAMES = [
     proto.encode(event)
@@ -59,30 +59,9 @@ def judge(wire: bytes) -> bool:
     return True
 
 
-def in_small_thread(call: Callable[[], Any]) -> None:
-    """Runs the call on a stack of 256 KiB."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            failures.append(error)
-
-    before = threading.stack_size(256 * 1024)
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    for failure in failures:
-        raise failure
-
-
 def judge_all(wires: Iterable[bytes], *, small_stack: bool) -> None:
     if small_stack:
-        in_small_thread(lambda: [judge(wire) for wire in wires])
+        on_small_stack(lambda: [judge(wire) for wire in wires])
     else:
         for wire in wires:
             judge(wire)
@@ -194,7 +173,7 @@ def nested_value(levels: int, *, objects: bool) -> bytes:
 @pytest.mark.parametrize("levels", [254, 255, 1000, 200_000])
 def test_nested_bombs(levels: int, *, objects: bool) -> None:
     wire = raw(nested_value(levels, objects=objects))
-    in_small_thread(lambda: judge(wire))
+    on_small_stack(lambda: judge(wire))
     assert not judge(wire)
 
 
@@ -202,7 +181,7 @@ def test_nested_bombs(levels: int, *, objects: bool) -> None:
 def test_the_deepest_that_is_allowed(*, objects: bool) -> None:
     wire = raw(nested_value(253, objects=objects))
     assert judge(wire)
-    in_small_thread(lambda: judge(wire))
+    on_small_stack(lambda: judge(wire))
 
 
 def test_nested_groups() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import threading
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -21,6 +20,7 @@ from agui_codec import (
     to_json,
 )
 from by_hand import EVENT, dropped, round_trip
+from conftest import on_small_stack
 
 
 def snapshot(value: Any) -> dict[str, Any]:
@@ -122,37 +122,16 @@ def nest(levels: int) -> Any:
     return value
 
 
-def in_small_thread(call: Any) -> Any:
-    """What the call gives on a stack of 256 KiB."""
-    result: list[Any] = []
-
-    def run() -> None:
-        try:
-            result.append(call())
-        except BaseException as error:
-            result.append(error)
-
-    before = threading.stack_size(256 * 1024)
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    return result[0]
-
-
 def test_depth_has_the_limit_of_json() -> None:
     deepest = snapshot(nest(MAX_DEPTH - 1))
     assert round_trip(deepest) == deepest
-    wire = in_small_thread(lambda: proto.encode(deepest))
+    wire = on_small_stack(lambda: proto.encode(deepest))
     assert wire == proto.encode(deepest)
-    assert in_small_thread(lambda: proto.decode(wire, as_dict=True)) == deepest
-    assert in_small_thread(lambda: proto.decode(wire)) == EVENT.validate_python(deepest)
+    assert on_small_stack(lambda: proto.decode(wire, as_dict=True)) == deepest
+    assert on_small_stack(lambda: proto.decode(wire)) == EVENT.validate_python(deepest)
     for deeper in (snapshot(nest(MAX_DEPTH)), snapshot(nest(100_000))):
-        error = in_small_thread(lambda event=deeper: proto.encode(event))
-        assert isinstance(error, EncodeError)
-        assert "deeper than 254 levels" in str(error)
+        with pytest.raises(EncodeError, match="deeper than 254 levels"):
+            on_small_stack(lambda event=deeper: proto.encode(event))
         with pytest.raises(EncodeError):
             to_json(snapshot(nest(MAX_DEPTH)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from typing import Any
 
 import pydantic_core
@@ -13,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agui_codec import MAX_DEPTH, DecodeError, decode_event
+from conftest import on_small_stack
 
 # What the reader refuses though json.loads or pydantic's from_json does not. RFC 8259 is on its
 # side, and the peers in other languages refuse these too.
@@ -148,26 +148,6 @@ def test_d9_deeper_than_the_limit() -> None:
                 decode_event(text)
             with pytest.raises(DecodeError, match="nested deeper than 254 levels"):
                 decode_event('{"type":"FUTURE","unknown":' + opening * levels)
-
-
-def on_small_stack(work: Any) -> None:
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    before = threading.stack_size(256 * 1024)
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    finally:
-        threading.stack_size(before)
-    if errors:
-        raise errors[0]
 
 
 def test_d9_on_a_small_stack() -> None:

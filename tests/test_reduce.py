@@ -34,13 +34,9 @@ from agui_codec import (
     PatchError,
     through,
 )
-from streams import stream
+from streams import content, end, event, start, stream
 
 EVENTS = TypeAdapter(Event)
-
-
-def event(kind: str, **fields: Any) -> dict[str, Any]:
-    return {"type": kind, **fields}
 
 
 def reducer(*events: Any, **options: Any) -> EventReducer:
@@ -59,18 +55,6 @@ def deviating(
     found: list[Deviation] = []
     reduced = reducer(*events, on_deviation=found.append, **options)
     return reduced, [(one.kind, one.event_type, one.path) for one in found]
-
-
-def start(message: str = "m", **fields: Any) -> dict[str, Any]:
-    return event("TEXT_MESSAGE_START", messageId=message, **fields)
-
-
-def content(delta: str, message: str = "m", **fields: Any) -> dict[str, Any]:
-    return event("TEXT_MESSAGE_CONTENT", messageId=message, delta=delta, **fields)
-
-
-def end(message: str = "m", **fields: Any) -> dict[str, Any]:
-    return event("TEXT_MESSAGE_END", messageId=message, **fields)
 
 
 def call(call_id: str = "c", name: str = "f", **fields: Any) -> dict[str, Any]:
