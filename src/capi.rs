@@ -226,9 +226,15 @@ pub fn plain_str<'py>(string: &Bound<'py, PyString>) -> PyResult<Bound<'py, PySt
 #[inline]
 pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     debug_assert!(bytes.is_ascii());
-    if bytes.len() < 2 {
-        // The empty str and those of one character are shared objects.
-        return Ok(PyString::from_bytes(py, bytes)?.into_any());
+    // The empty str and those of one character are shared objects.
+    if let [byte] = *bytes {
+        // SAFETY: a new reference, or null with an error set.
+        return unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_FromOrdinal(byte.into()))
+        };
+    }
+    if bytes.is_empty() {
+        return Ok(PyString::new(py, "").into_any());
     }
     // SAFETY: a new str of `len` one-byte characters, of which every one is written before the
     // str is seen by anyone else. No character is above the announced maximum of 127.
@@ -334,6 +340,40 @@ pub fn int_as_i64(int: &Bound<'_, PyInt>) -> Option<i64> {
 pub fn float_value(float: &Bound<'_, PyFloat>) -> f64 {
     // SAFETY: `float` is a float.
     unsafe { ffi::PyFloat_AS_DOUBLE(float.as_ptr()) }
+}
+
+/// Sets an entry, and lets go of what was passed in.
+#[inline]
+pub fn set_entry(
+    dict: &Bound<'_, PyDict>,
+    key: Bound<'_, PyAny>,
+    value: Bound<'_, PyAny>,
+) -> PyResult<()> {
+    // SAFETY: `dict` is a dict, which takes references of its own.
+    let failed = unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } != 0;
+    if failed { Err(PyErr::fetch(dict.py())) } else { Ok(()) }
+}
+
+/// A list of what is in `items` from `first` on, which is taken from there. It is made at once in
+/// its size, where appending would allocate again and again.
+#[inline]
+pub fn list_from<'py>(
+    py: Python<'py>,
+    items: &mut Vec<Bound<'py, PyAny>>,
+    first: usize,
+) -> PyResult<Bound<'py, PyList>> {
+    let new = &items[first..];
+    // SAFETY: a new list of that many unset items, each of which is set before anyone else sees the
+    // list. The references go over to it: `items` no longer has them.
+    unsafe {
+        let list = ffi::PyList_New(new.len().cast_signed());
+        let list = Bound::from_owned_ptr_or_err(py, list)?.cast_into_unchecked();
+        for (index, item) in (0..).zip(new) {
+            ffi::PyList_SET_ITEM(list.as_ptr(), index, item.as_ptr());
+        }
+        items.set_len(first);
+        Ok(list)
+    }
 }
 
 /// The items of a dict, in order. See the note on borrowed references at the top of the file.

@@ -145,11 +145,13 @@ pub struct Decoder<'py> {
     lost: Vec<Vec<Step>>,
     /// Keys of objects that occurred before.
     pub keys: super::keys::KeyCache<'py>,
+    /// The items of the arrays that are being read, those of the innermost last.
+    pub items: Vec<Bound<'py, PyAny>>,
 }
 
 impl<'py> Decoder<'py> {
     fn new(py: Python<'py>) -> Self {
-        Self { py, lost: Vec::new(), keys: super::keys::KeyCache::default() }
+        Self { py, lost: Vec::new(), keys: super::keys::KeyCache::default(), items: Vec::new() }
     }
 
     fn event(&mut self, data: &[u8]) -> Decoded<Bound<'py, PyDict>> {
@@ -442,8 +444,8 @@ impl<'py> Decoder<'py> {
         if bytes.is_ascii() {
             return Ok(capi::ascii_str(self.py, bytes)?);
         }
-        match PyString::from_bytes(self.py, bytes) {
-            Ok(string) => Ok(string.into_any()),
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(capi::utf8_str(self.py, text.as_bytes())?),
             Err(_) => Err(not_utf8(bytes)),
         }
     }

@@ -8,37 +8,52 @@ use crate::capi;
 /// of that event, so that no stream can fill a process with its keys.
 #[derive(Default)]
 pub struct KeyCache<'py> {
-    slots: Vec<Option<(Words, Bound<'py, PyAny>)>>,
+    slots: Option<Box<[Slot<'py>; SLOTS]>>,
     asked: u32,
 }
 
-/// A power of two. A snapshot with more keys than this repeats each less often.
+type Slot<'py> = Option<(Words, Bound<'py, PyAny>)>;
+
+/// As many as a byte tells apart. A snapshot with more keys than this repeats each less often.
 const SLOTS: usize = 256;
 /// Small objects, as most `metadata` are, do not repeat a key and are not worth the table.
 const WITHOUT: u32 = 8;
 
 impl<'py> KeyCache<'py> {
-    /// The str of an ASCII key.
+    /// The str of a key, `None` if it is not ASCII.
     #[inline]
-    pub fn get(&mut self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        self.asked += 1;
-        if self.asked <= WITHOUT {
-            return capi::ascii_str(py, key);
+    pub fn get(&mut self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(slots) = &mut self.slots else { return self.one_of_few(py, key) };
+        let Some(words) = Words::of(key) else { return ascii(py, key) };
+        // In its own place, or in the neighbour's, when two keys have one place.
+        let own = words.hash();
+        for at in [own, own ^ 1] {
+            if let Some((known, string)) = &slots[usize::from(at)]
+                && *known == words
+            {
+                return Ok(Some(string.clone()));
+            }
         }
-        let Some(words) = Words::of(key) else { return capi::ascii_str(py, key) };
-        if self.slots.is_empty() {
-            self.slots.resize_with(SLOTS, || None);
+        let string = ascii(py, key)?;
+        if let Some(string) = &string {
+            let at = if slots[usize::from(own)].is_none() { own } else { own ^ 1 };
+            slots[usize::from(at)] = Some((words, string.clone()));
         }
-        let slot = &mut self.slots[words.hash() % SLOTS];
-        if let Some((known, string)) = slot
-            && *known == words
-        {
-            return Ok(string.clone());
-        }
-        let string = capi::ascii_str(py, key)?;
-        *slot = Some((words, string.clone()));
         Ok(string)
     }
+
+    #[inline(never)]
+    fn one_of_few(&mut self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.asked += 1;
+        if self.asked == WITHOUT {
+            self.slots = Some(Box::new([const { None }; SLOTS]));
+        }
+        ascii(py, key)
+    }
+}
+
+fn ascii<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if key.is_ascii() { capi::ascii_str(py, key).map(Some) } else { Ok(None) }
 }
 
 /// A key of at most sixteen bytes in a form that is compared in two steps: its first and last
@@ -63,16 +78,22 @@ impl Words {
                 (Some(first), Some(last)) => {
                     (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into())
                 }
-                _ => (key.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0),
+                // Three bytes at most: the first, the middle one and the last.
+                _ => match (key.first(), key.get(len / 2), key.last()) {
+                    (Some(&first), Some(&middle), Some(&last)) => {
+                        (u32::from_le_bytes([first, middle, last, 0]).into(), 0)
+                    }
+                    _ => (0, 0),
+                },
             },
         };
         Some(Self { first, last, len })
     }
 
     #[inline]
-    fn hash(self) -> usize {
+    fn hash(self) -> u8 {
         let mixed = self.first.rotate_left(29) ^ self.last ^ self.len as u64;
-        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+        mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
     }
 }
 

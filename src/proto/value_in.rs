@@ -1,7 +1,7 @@
 //! Payloads in: `google.protobuf.Value` and `Struct` as plain Python values.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyList};
+use pyo3::types::{PyBool, PyDict, PyFloat};
 
 use super::decode::{Bad, Decoded, Decoder, too_deep};
 use super::encode::SAFE_INTEGER;
@@ -26,33 +26,40 @@ enum Arm<'a> {
 impl<'py> Decoder<'py> {
     /// The value inside an object at this depth. `None` where no arm is set.
     pub fn value(&mut self, bytes: &[u8], depth: u32) -> Decoded<Option<Bound<'py, PyAny>>> {
-        // One arm and nothing else, as everyone writes it.
-        match *bytes {
-            [NUMBER, ref number @ ..] => {
-                if let Ok(number) = number.try_into() {
-                    return self.number(f64::from_le_bytes(number)).map(Some);
-                }
+        // One arm and nothing else, with a length of one byte, as nearly all are.
+        let value = match *bytes {
+            [NUMBER, ref number @ ..] if let Ok(number) = number.try_into() => {
+                self.number(f64::from_le_bytes(number))
             }
-            [BOOL, value @ 0..=1] => return Ok(Some(self.boolean(value != 0))),
-            [NULL, 0] => return Ok(Some(self.py.None().into_bound(self.py))),
-            [STRING | STRUCT | LIST, ref rest @ ..] => {
-                let mut reader = Reader::new(rest);
-                let payload = match *rest {
-                    [len @ 0..0x80, ref payload @ ..] if payload.len() == usize::from(len) => {
-                        payload
-                    }
-                    _ => reader.payload()?,
-                };
-                if payload.len() + 1 == rest.len() || reader.is_empty() {
-                    return match bytes[0] {
-                        STRING => self.string(payload),
-                        STRUCT => self.structure(payload, depth + 1),
-                        _ => self.list(payload, depth + 1),
-                    }
-                    .map(Some);
-                }
+            [arm @ (STRING | STRUCT | LIST), len @ 0..0x80, ref payload @ ..]
+                if payload.len() == usize::from(len) =>
+            {
+                self.payload(arm, payload, depth)
             }
-            _ => {}
+            [BOOL, value @ 0..=1] => Ok(self.boolean(value != 0)),
+            [NULL, 0] => Ok(self.py.None().into_bound(self.py)),
+            _ => return self.long_value(bytes, depth),
+        };
+        value.map(Some)
+    }
+
+    #[inline]
+    fn payload(&mut self, arm: u8, payload: &[u8], depth: u32) -> Decoded<Bound<'py, PyAny>> {
+        match arm {
+            STRING => self.string(payload),
+            STRUCT => self.structure(payload, depth + 1),
+            _ => self.list(payload, depth + 1),
+        }
+    }
+
+    #[inline(never)]
+    fn long_value(&mut self, bytes: &[u8], depth: u32) -> Decoded<Option<Bound<'py, PyAny>>> {
+        if let [arm @ (STRING | STRUCT | LIST), ref rest @ ..] = *bytes {
+            let mut reader = Reader::new(rest);
+            let payload = reader.payload()?;
+            if reader.is_empty() {
+                return self.payload(arm, payload, depth).map(Some);
+            }
         }
         let arm = self.last_arm(bytes, depth)?;
         self.arm_value(arm, depth)
@@ -133,76 +140,51 @@ impl<'py> Decoder<'py> {
         let dict = PyDict::new(self.py);
         let mut reader = Reader::new(bytes);
         loop {
-            // As nearly all entries are: all lengths of one byte, a short name, a scalar.
-            while let Some(entry) = reader.short_payload(ENTRY) {
-                let mut parts = Reader::new(entry);
-                if let Some(key) = parts.short_payload(KEY)
-                    && let Some(value) = parts.short_payload(VALUE)
-                    && parts.is_empty()
-                    && let Some(value) = self.scalar(value)?
-                    && key.is_ascii()
-                {
-                    dict.set_item(self.keys.get(self.py, key)?, value)?;
-                } else {
-                    self.entry(entry, &dict, depth)?;
-                }
-            }
-            if reader.is_empty() {
-                return Ok(dict.into_any());
-            }
-            match reader.tag()? {
-                (1, WireType::Len) => self.entry(reader.payload()?, &dict, depth)?,
-                (number, wire_type) => reader.skip(number, wire_type)?,
-            }
+            let joined;
+            let (key, value) = match reader.short_entry(ENTRY, KEY, VALUE) {
+                Some(entry) => entry,
+                None if reader.is_empty() => return Ok(dict.into_any()),
+                None => match reader.tag()? {
+                    (1, WireType::Len) => {
+                        let entry = reader.payload()?;
+                        match key_and_value(entry) {
+                            Some(entry) => entry,
+                            None => match self.unusual_entry(entry)? {
+                                Some((key, value)) => {
+                                    joined = value;
+                                    (key, &joined[..])
+                                }
+                                None => continue,
+                            },
+                        }
+                    }
+                    (number, wire_type) => {
+                        reader.skip(number, wire_type)?;
+                        continue;
+                    }
+                },
+            };
+            let value = self.value(value, depth).map_err(|bad| inside(key, bad))?;
+            // An entry without a value is none.
+            let Some(value) = value else { continue };
+            let key = match self.keys.get(self.py, key)? {
+                Some(key) => key,
+                None => self.string(key)?,
+            };
+            capi::set_entry(&dict, key, value)?;
         }
     }
 
-    /// A scalar alone, a text if it is short and ASCII; `None` if it is something else.
-    #[inline]
-    fn scalar(&self, bytes: &[u8]) -> Decoded<Option<Bound<'py, PyAny>>> {
-        match bytes {
-            [NUMBER, number @ ..] => match number.try_into() {
-                Ok(number) => self.number(f64::from_le_bytes(number)).map(Some),
-                Err(_) => Ok(None),
-            },
-            [STRING, len @ 0..0x80, text @ ..]
-                if text.len() == usize::from(*len) && text.is_ascii() =>
-            {
-                Ok(Some(capi::ascii_str(self.py, text)?))
-            }
-            [BOOL, value @ 0..=1] => Ok(Some(self.boolean(*value != 0))),
-            [NULL, 0] => Ok(Some(self.py.None().into_bound(self.py))),
-            _ => Ok(None),
-        }
-    }
-
-    /// An entry of an object. One without a value is none.
-    fn entry(&mut self, bytes: &[u8], dict: &Bound<'py, PyDict>, depth: u32) -> Decoded<()> {
-        let (key, value) = match key_and_value(bytes) {
-            Some((key, value)) => (key, self.value(value, depth)),
-            None => self.unusual_entry(bytes, depth)?,
-        };
-        let inside = |bad: Box<Bad>| bad.inside(Step::Key(String::from_utf8_lossy(key).into()));
-        let Some(value) = value.map_err(inside)? else { return Ok(()) };
-        let key = if key.is_ascii() { self.keys.get(self.py, key)? } else { self.string(key)? };
-        dict.set_item(key, value)?;
-        Ok(())
-    }
-
-    /// Key and value, in any order and number.
+    /// Key and value of an entry, in any order and number. `None` without a value.
     #[cold]
-    #[allow(clippy::type_complexity)]
-    fn unusual_entry<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        depth: u32,
-    ) -> Decoded<(&'a [u8], Decoded<Option<Bound<'py, PyAny>>>)> {
+    fn unusual_entry<'a>(&self, bytes: &'a [u8]) -> Decoded<Option<(&'a [u8], Vec<u8>)>> {
         let mut key: &[u8] = &[];
         let mut values = Vec::new();
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
             match reader.tag()? {
                 (1, WireType::Len) => {
+                    // What is replaced has to be well-formed all the same.
                     self.string(key)?;
                     key = reader.payload()?;
                 }
@@ -211,7 +193,7 @@ impl<'py> Decoder<'py> {
             }
         }
         self.string(key)?;
-        Ok((key, if values.is_empty() { Ok(None) } else { self.value(&values.concat(), depth) }))
+        Ok((!values.is_empty()).then(|| (key, values.concat())))
     }
 
     /// A `ListValue`: an array at this depth.
@@ -219,7 +201,7 @@ impl<'py> Decoder<'py> {
         if depth > MAX_DEPTH {
             return Err(too_deep(bytes));
         }
-        let list = PyList::empty(self.py);
+        let first = self.items.len();
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
             let item = match reader.short_payload(ITEM) {
@@ -232,17 +214,18 @@ impl<'py> Decoder<'py> {
                     }
                 },
             };
-            let value = match self.scalar(item)? {
-                None => self.value(item, depth),
-                scalar => Ok(scalar),
-            };
-            match value.map_err(|bad| bad.inside(Step::Index(list.len())))? {
-                Some(value) => list.append(value)?,
-                None => list.append(self.py.None())?,
-            }
+            let value = self.value(item, depth);
+            let at = self.items.len();
+            let value = value.map_err(|bad| bad.inside(Step::Index(at - first)))?;
+            self.items.push(value.unwrap_or_else(|| self.py.None().into_bound(self.py)));
         }
-        Ok(list.into_any())
+        Ok(capi::list_from(self.py, &mut self.items, first)?.into_any())
     }
+}
+
+#[cold]
+fn inside(key: &[u8], bad: Box<Bad>) -> Box<Bad> {
+    bad.inside(Step::Key(String::from_utf8_lossy(key).into()))
 }
 
 /// Key and value of an entry as everyone writes it: each once, the key first, if it is not empty.

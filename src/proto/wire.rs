@@ -139,6 +139,25 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Key and value of an entry of a map as nearly all are written: these three tags of one byte,
+    /// the key before the value, nothing else, and all lengths of one byte. If something else comes
+    /// next, nothing is read.
+    #[inline]
+    pub fn short_entry(&mut self, entry: u8, key: u8, value: u8) -> Option<(&'a [u8], &'a [u8])> {
+        let [entry_tag, len @ 2..0x80, key_tag, key_len, rest @ ..] = self.rest else {
+            return None;
+        };
+        let (body, after) = rest.split_at_checked(usize::from(*len) - 2)?;
+        let (key_bytes, body) = body.split_at_checked(usize::from(*key_len))?;
+        let [value_tag, value_len, value_bytes @ ..] = body else { return None };
+        let tags = [*entry_tag, *key_tag, *value_tag] == [entry, key, value];
+        if !tags || value_bytes.len() != usize::from(*value_len) {
+            return None;
+        }
+        self.rest = after;
+        Some((key_bytes, value_bytes))
+    }
+
     /// Eight bytes, little-endian.
     #[inline]
     pub fn fixed64(&mut self) -> Result<[u8; 8], Malformed> {
