@@ -342,12 +342,12 @@ pub fn float_value(float: &Bound<'_, PyFloat>) -> f64 {
     unsafe { ffi::PyFloat_AS_DOUBLE(float.as_ptr()) }
 }
 
-/// Sets an entry, and lets go of what was passed in.
+/// Sets an entry.
 #[inline]
-pub fn set_entry(
-    dict: &Bound<'_, PyDict>,
-    key: Bound<'_, PyAny>,
-    value: Bound<'_, PyAny>,
+pub fn set_entry<'py, K>(
+    dict: &Bound<'py, PyDict>,
+    key: &Bound<'py, K>,
+    value: &Bound<'py, PyAny>,
 ) -> PyResult<()> {
     // SAFETY: `dict` is a dict, which takes references of its own.
     let failed = unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } != 0;

@@ -11,7 +11,7 @@ use crate::deviation::{Deviation, Reporter};
 use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step};
 use crate::event::Spelling;
 use crate::input::{Callback, with_bytes};
-use crate::json::{Decoded, LineTooLong, Lines, Tools, decode, with_tools};
+use crate::json::{Decoded, LineTooLong, Lines, Loan, Tools, decode};
 use crate::proto::{self, Broken, Frames};
 use crate::sse::parse::{Parser, Rest, TooLarge};
 
@@ -162,11 +162,9 @@ impl EventDecoder {
         work: impl FnOnce(&mut Transport, u64, &mut Sink<'_, 'py>) -> Result<(), Halt>,
     ) -> PyResult<()> {
         let Self { transport, options, count, position, .. } = self;
-        let result = with_tools(|tools| {
-            let mut sink = Sink { options, count, events, tools };
-            work(transport, *position, &mut sink)
-        });
-        result.map_err(|halt| {
+        let mut loan = Loan::default();
+        let mut sink = Sink { options, count, events, tools: loan.tools() };
+        work(transport, *position, &mut sink).map_err(|halt| {
             let error = match halt {
                 Halt::TooLarge(offset) => {
                     TooLarge { offset }.into_fault(self.options.max_event_bytes).into()
@@ -481,7 +479,8 @@ pub fn decode_event<'py>(
     as_dict: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let spelling = if as_dict { Spelling::Wire } else { Spelling::Model };
-    let read = |document: &[u8]| with_tools(|tools| decode(py, document, spelling, tools));
+    let mut loan = Loan::default();
+    let mut read = |document: &[u8]| decode(py, document, spelling, loan.tools());
     let decoded = if let Ok(text) = data.cast::<PyString>() {
         match capi::text(text) {
             capi::Text::Ascii(document) => read(document),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agui_codec import MAX_DEPTH, DecodeError, decode_event
+from agui_codec import MAX_DEPTH, DecodeError, decode_event, proto
 from conftest import on_small_stack
 
 # What the reader refuses though json.loads or pydantic's from_json does not. RFC 8259 is on its
@@ -206,6 +206,18 @@ def test_any_number(number: Any) -> None:
     assert same(read(text), json.loads(text))
 
 
+@given(st.from_regex(r"-?(0|[1-9][0-9]{0,20})\.[0-9]{1,22}", fullmatch=True))
+@example("9007199254740992.0")
+@example("9007199254740993.0")
+@example("900719925474099.3")
+@example("-0.9007199254740993")
+@example("0.0000000000000000001")
+@example("1844674407370955161.7")
+@example("-0.0")
+def test_any_decimal(text: str) -> None:
+    assert same(read(text), float(text))
+
+
 @given(st.text(alphabet='{}[]",:\\ue0aA1-+.tfn \n\x00é', max_size=40))
 def test_any_text(text: str) -> None:
     try:
@@ -235,6 +247,39 @@ def test_keys_that_collide() -> None:
     keys = [f"{'k' * (n % 70)}{n}" for n in range(5000)]
     for _ in range(2):
         assert list(read(json.dumps(dict.fromkeys(keys, 1)))) == keys
+
+
+NAMES = [
+    "",
+    "a",
+    "ab",
+    "abc",
+    "b",
+    'a"',
+    "a\\",
+    'a"b',
+    'a":1',
+    "a\n",
+    "\x7f",
+    "\xe9",
+    "type",
+    "k" * 65,
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(NAMES), max_size=6, unique=True), max_size=12))
+@example([["a\\"], ["a\\"], ['a"b'], ["a"], ["a"], ["ab"], ["a"], ["a"], ['a":1']])
+@example([["a"], ["a"], ['a"'], ["a"], ["a\\"], [""], ["a"], ["a", "b"], ["a", "ab"]])
+def test_keys_in_any_order(objects: list[list[str]]) -> None:
+    """What came after a key last is what is looked for first, and nothing else may pass for it.
+
+    The binary transport reads its keys, which need no escapes, into the same cache.
+    """
+    value = [dict.fromkeys(names, 1) for names in objects]
+    for _ in range(2):
+        message = proto.encode({"type": "RAW", "event": value})
+        assert same(proto.decode(message, as_dict=True)["event"], value)
+        assert same(read(json.dumps(value, ensure_ascii=False)), value)
 
 
 def test_the_protocols_keys_are_shared_objects() -> None:

@@ -10,19 +10,51 @@ use crate::event::registry;
 
 /// How many keys are kept. What a stream uses over and over is far less; what it uses once (ids
 /// as keys) pushes out few of them.
-const SLOTS: usize = 1024;
+const SLOTS: u16 = 1024;
 /// A longer key is not worth keeping, and so the memory is bounded.
 const LONGEST: usize = 64;
 
 /// Keys by a hash of their bytes, of which a slot keeps the last one. The bytes are compared: a
 /// cache that trusts a hash gives wrong keys to whoever can make two collide.
+///
+/// Kept are only keys with nothing to escape, so that their bytes are also their JSON.
+///
+/// Keys come in an order that repeats, too, as in the two hundred records of a snapshot. So each
+/// knows the one that came after it last.
 pub struct KeyCache {
-    slots: Vec<Option<Py<PyString>>>,
+    slots: Vec<Option<Kept>>,
+    /// The slot of the last key, and that of the one which should come now.
+    last: u16,
+    next: u16,
+}
+
+struct Kept {
+    key: Py<PyString>,
+    next: u16,
 }
 
 impl KeyCache {
     fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| None).collect() }
+        Self { slots: (0..SLOTS).map(|_| None).collect(), last: 0, next: 0 }
+    }
+
+    /// The key that should come now, if `is` finds that its bytes, which are ASCII, are those at
+    /// hand.
+    #[inline]
+    pub fn expected<'py>(
+        &mut self,
+        py: Python<'py>,
+        is: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<Bound<'py, PyString>> {
+        let kept = self.slots[usize::from(self.next)].as_ref()?;
+        let key = kept.key.bind(py);
+        match capi::text(key) {
+            Text::Ascii(text) if is(text) => {
+                self.last = std::mem::replace(&mut self.next, kept.next);
+                Some(key.clone())
+            }
+            _ => None,
+        }
     }
 
     /// A str of these bytes, which are ASCII.
@@ -31,9 +63,14 @@ impl KeyCache {
         if key.len() > LONGEST {
             return Ok(capi::ascii_str(py, key)?.cast_into()?);
         }
-        let slot = &mut self.slots[slot_of(key)];
-        if let Some(kept) = slot {
-            let kept = kept.bind(py);
+        let slot = slot_of(key);
+        if let Some(last) = &mut self.slots[usize::from(self.last)] {
+            last.next = slot;
+        }
+        self.last = slot;
+        if let Some(kept) = &self.slots[usize::from(slot)] {
+            self.next = kept.next;
+            let kept = kept.key.bind(py);
             if let Text::Ascii(text) = capi::text(kept)
                 && text == key
             {
@@ -41,7 +78,10 @@ impl KeyCache {
             }
         }
         let string = new_key(py, key)?;
-        *slot = Some(string.clone().unbind());
+        if key.iter().any(|&byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+            return Ok(string);
+        }
+        self.slots[usize::from(slot)] = Some(Kept { key: string.clone().unbind(), next: slot });
         Ok(string)
     }
 }
@@ -57,14 +97,14 @@ fn new_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyString>> {
 
 /// From the length, the first eight bytes and the last eight, or four and four.
 #[inline]
-fn slot_of(key: &[u8]) -> usize {
+fn slot_of(key: &[u8]) -> u16 {
     let len = key.len();
     let (first, last) = match (key.first_chunk(), key.last_chunk()) {
         (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
         _ => (few_bytes(&key[..len.min(4)]), few_bytes(&key[len.saturating_sub(4)..])),
     };
     let mixed = (first ^ last.rotate_left(29) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 48) as usize % SLOTS
+    (mixed >> 48) as u16 % SLOTS
 }
 
 /// A number of at most four bytes.
@@ -90,19 +130,30 @@ static SHELF: Mutex<Vec<Tools>> = Mutex::new(Vec::new());
 /// A larger buffer is given back to the allocator after use.
 const SCRATCH_LIMIT: usize = 1 << 20;
 
-/// Runs `read` with tools of its own. No lock is held meanwhile, since making Python objects may
-/// run the garbage collector, and so any code.
-pub fn with_tools<T>(read: impl FnOnce(&mut Tools) -> T) -> T {
-    let kept = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let mut tools = kept.unwrap_or_else(|| Tools {
-        keys: KeyCache::new(),
-        habits: Habits::default(),
-        scratch: Vec::new(),
-    });
-    let result = read(&mut tools);
-    if tools.scratch.capacity() > SCRATCH_LIMIT {
-        tools.scratch = Vec::new();
+/// Tools for one reader: taken when it asks for them, given back when this is dropped. No lock is
+/// held meanwhile, since making Python objects may run the garbage collector, and so any code.
+#[derive(Default)]
+pub struct Loan(Option<Tools>);
+
+impl Loan {
+    #[inline]
+    pub fn tools(&mut self) -> &mut Tools {
+        self.0.get_or_insert_with(|| {
+            let kept = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            kept.unwrap_or_else(|| {
+                let (keys, habits) = (KeyCache::new(), Habits::default());
+                Tools { keys, habits, scratch: Vec::new() }
+            })
+        })
     }
-    SHELF.lock().unwrap_or_else(PoisonError::into_inner).push(tools);
-    result
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let Some(mut tools) = self.0.take() else { return };
+        if tools.scratch.capacity() > SCRATCH_LIMIT {
+            tools.scratch = Vec::new();
+        }
+        SHELF.lock().unwrap_or_else(PoisonError::into_inner).push(tools);
+    }
 }

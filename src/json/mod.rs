@@ -19,7 +19,7 @@ mod writer;
 
 pub use decode::{Decoded, decode};
 pub use document::{Options, write_event, write_model};
-pub use keys::{Tools, with_tools};
+pub use keys::{Loan, Tools};
 pub use lines::{LineTooLong, Lines};
 pub use number::compare_floats;
 pub use official::{type_name, value as official_value};

@@ -44,6 +44,8 @@ pub struct Reader<'a, 'py> {
     pub at: usize,
     depth: u32,
     pub tools: &'a mut Tools,
+    /// The elements of the arrays that are being read, those of the innermost last.
+    pub items: Vec<Bound<'py, PyAny>>,
     /// Why the reading stopped, once it has. [`Trouble::Surprise`] if nobody says otherwise.
     pub trouble: Trouble,
     /// The last `type` of the object on the first level.
@@ -66,6 +68,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             at: 0,
             depth: 0,
             tools,
+            items: Vec::new(),
             trouble: Trouble::Surprise,
             event_type: TypeField::Absent,
         }
@@ -75,6 +78,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     pub fn restart(&mut self) {
         self.at = 0;
         self.depth = 0;
+        self.items.clear();
         self.trouble = Trouble::Surprise;
         self.event_type = TypeField::Absent;
     }
@@ -238,17 +242,26 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     #[inline(never)]
     fn array(&mut self) -> Read<'py> {
-        let list = PyList::empty(self.py);
+        Ok(self.list(Self::value)?.into_any())
+    }
+
+    /// The array at hand, as a list of what `element` reads.
+    #[inline]
+    pub fn list(
+        &mut self,
+        element: impl Fn(&mut Self) -> Read<'py>,
+    ) -> Result<Bound<'py, PyList>, Stop> {
+        let first = self.items.len();
         if self.open(b']')? {
             loop {
-                let value = self.value()?;
-                list.append(value).map_err(|error| self.python(error))?;
+                let value = element(self)?;
+                self.items.push(value);
                 if !self.another(b']')? {
                     break;
                 }
             }
         }
-        Ok(list.into_any())
+        capi::list_from(self.py, &mut self.items, first).map_err(|error| self.python(error))
     }
 
     /// An object as a dict.
@@ -260,7 +273,7 @@ impl<'a, 'py> Reader<'a, 'py> {
                 let key = self.key()?;
                 self.colon()?;
                 let value = self.value()?;
-                dict.set_item(key, value).map_err(|error| self.python(error))?;
+                self.set(&dict, &key, &value)?;
                 if !self.another(b'}')? {
                     break;
                 }
@@ -269,12 +282,38 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(dict.into_any())
     }
 
+    #[inline]
+    pub fn set(
+        &mut self,
+        dict: &Bound<'py, PyDict>,
+        key: &Bound<'py, PyString>,
+        value: &Bound<'py, PyAny>,
+    ) -> Result<(), Stop> {
+        capi::set_entry(dict, key, value).map_err(|error| self.python(error))
+    }
+
     /// The key at hand, as an object that is shared between documents.
     #[inline]
     pub fn key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
-        if !self.at_string() {
+        let Some([b'"', rest @ ..]) = self.bytes.get(self.at..) else {
             return Err(self.no_key());
+        };
+        let mut len = 0;
+        let expected = self.tools.keys.expected(self.py, |key| {
+            len = key.len();
+            rest.get(len) == Some(&b'"') && rest.starts_with(key)
+        });
+        match expected {
+            Some(key) => {
+                self.at += len + 2;
+                Ok(key)
+            }
+            None => self.other_key(),
         }
+    }
+
+    #[inline(never)]
+    fn other_key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
         match self.plain() {
             Some(Plain { text, ascii: true, .. }) => {
                 let key = self.tools.keys.get(self.py, text);
@@ -295,7 +334,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let key = key.cast_into::<PyString>().map_err(|_| Stop)?;
         match capi::text(&key) {
             capi::Text::Ascii(text) => {
-                self.tools.keys.get(self.py, text).map_err(|e| self.python(e))
+                self.tools.keys.get(self.py, text).map_err(|error| self.python(error))
             }
             _ => Ok(key),
         }
@@ -341,18 +380,17 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// A string that is not ASCII, between these two places.
     fn wide(&mut self, start: usize, end: usize) -> Read<'py> {
-        match PyString::from_bytes(self.py, &self.bytes[start..end]) {
-            Ok(string) => Ok(string.into_any()),
-            Err(error) => Err(self.not_utf8(start, end, error)),
+        let text = &self.bytes[start..end];
+        if std::str::from_utf8(text).is_err() {
+            return Err(self.not_utf8(start, end));
         }
+        capi::utf8_str(self.py, text).map_err(|error| self.python(error))
     }
 
     #[cold]
-    fn not_utf8(&mut self, start: usize, end: usize, error: PyErr) -> Stop {
-        match std::str::from_utf8(&self.bytes[start..end]) {
-            Ok(_) => self.python(error),
-            Err(bad) => self.syntax("bytes that are no UTF-8", start + bad.valid_up_to()),
-        }
+    fn not_utf8(&mut self, start: usize, end: usize) -> Stop {
+        let valid = self.bytes[start..end].utf8_chunks().next().map_or(0, |it| it.valid().len());
+        self.syntax("bytes that are no UTF-8", start + valid)
     }
 
     #[inline(never)]
@@ -364,10 +402,12 @@ impl<'a, 'py> Reader<'a, 'py> {
         };
         let string = if whole.ascii {
             capi::ascii_str(self.py, scratch)
+        } else if std::str::from_utf8(scratch).is_ok() {
+            capi::utf8_str(self.py, scratch)
         } else {
-            PyString::from_bytes(self.py, scratch).map(Bound::into_any)
+            return Err(self.not_utf8(start, whole.end));
         };
-        let string = string.map_err(|error| self.not_utf8(start, whole.end, error))?;
+        let string = string.map_err(|error| self.python(error))?;
         self.at = whole.end + 1;
         Ok(string)
     }
@@ -391,8 +431,10 @@ impl<'a, 'py> Reader<'a, 'py> {
         if digits > 1 && self.bytes[first] == b'0' {
             return Err(self.syntax("a number with a leading zero", first));
         }
-        if let Some(b'.' | b'e' | b'E') = self.peek() {
-            return self.float(start);
+        match self.peek() {
+            Some(b'.') => return self.fraction(start, value, digits),
+            Some(b'e' | b'E') => return self.float(start),
+            _ => {}
         }
         if digits < 19 {
             let value = value.cast_signed();
@@ -410,11 +452,38 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
-    fn float(&mut self, start: usize) -> Read<'py> {
-        if self.peek() == Some(b'.') {
+    /// A number with a point, of which the digits before it are read. Nearly all have few enough
+    /// digits for an exact way (W. D. Clinger, "How to read floating point numbers accurately"): the
+    /// integer that the digits make and the power of ten are doubles both, and so their quotient is
+    /// rounded once.
+    fn fraction(&mut self, start: usize, integer: u64, integer_digits: usize) -> Read<'py> {
+        const POWERS: [f64; 20] = [
+            1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+            1e16, 1e17, 1e18, 1e19,
+        ];
+        self.at += 1;
+        let first = self.at;
+        let mut digits = integer;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            // Wrong after 19 digits, and then not used.
+            digits = digits.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
             self.at += 1;
-            self.digits()?;
         }
+        let places = self.at - first;
+        if places == 0 {
+            return Err(self.no_digit());
+        }
+        let exact = integer_digits + places <= 19 && digits <= 1 << 53;
+        if exact && !matches!(self.peek(), Some(b'e' | b'E')) {
+            let value = digits as f64 / POWERS[places];
+            let value = if self.bytes[start] == b'-' { -value } else { value };
+            return Ok(PyFloat::new(self.py, value).into_any());
+        }
+        self.float(start)
+    }
+
+    /// A number that is read up to its exponent, or to its end.
+    fn float(&mut self, start: usize) -> Read<'py> {
         if let Some(b'e' | b'E') = self.peek() {
             self.at += 1;
             if let Some(b'+' | b'-') = self.peek() {
@@ -434,10 +503,12 @@ impl<'a, 'py> Reader<'a, 'py> {
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
         }
-        if self.at == start {
-            return Err(self.syntax("a number needs a digit here", start));
-        }
-        Ok(())
+        if self.at == start { Err(self.no_digit()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn no_digit(&mut self) -> Stop {
+        self.syntax("a number needs a digit here", self.at)
     }
 
     /// What was passed since `start`, which is ASCII.

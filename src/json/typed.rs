@@ -3,7 +3,7 @@
 //! JSON itself is found either way.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyString;
 
 use super::habit::{Beginning, is_id};
 use super::reader::{Read, Reader, Stop};
@@ -161,16 +161,7 @@ impl<'py> Reader<'_, 'py> {
     }
 
     fn models(&mut self, item: &'static Shape, min: usize) -> Read<'py> {
-        let list = PyList::empty(self.py);
-        if self.open(b']')? {
-            loop {
-                let value = self.shaped(item)?;
-                list.append(value).map_err(|error| self.python(error))?;
-                if !self.another(b']')? {
-                    break;
-                }
-            }
-        }
+        let list = self.list(|reader| reader.shaped(item))?;
         if list.len() < min { Err(Stop) } else { Ok(list.into_any()) }
     }
 }

@@ -19,7 +19,7 @@ use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step, path};
 use crate::event::{Refusal, Spelling, build, registry};
-use crate::json::MAX_DEPTH;
+use crate::json::{Loan, MAX_DEPTH};
 
 /// Bytes that are no event.
 #[derive(Debug)]
@@ -143,15 +143,15 @@ pub struct Decoder<'py> {
     pub py: Python<'py>,
     /// The paths of what is not known and was dropped, innermost step first.
     lost: Vec<Vec<Step>>,
-    /// Keys of objects that occurred before.
-    pub keys: super::keys::KeyCache<'py>,
+    /// With the names that members of objects had before.
+    loan: Loan,
     /// The items of the arrays that are being read, those of the innermost last.
     pub items: Vec<Bound<'py, PyAny>>,
 }
 
 impl<'py> Decoder<'py> {
     fn new(py: Python<'py>) -> Self {
-        Self { py, lost: Vec::new(), keys: super::keys::KeyCache::default(), items: Vec::new() }
+        Self { py, lost: Vec::new(), loan: Loan::default(), items: Vec::new() }
     }
 
     fn event(&mut self, data: &[u8]) -> Decoded<Bound<'py, PyDict>> {
@@ -448,6 +448,16 @@ impl<'py> Decoder<'py> {
             Ok(text) => Ok(capi::utf8_str(self.py, text.as_bytes())?),
             Err(_) => Err(not_utf8(bytes)),
         }
+    }
+
+    /// The name of an object's member, which is likely to repeat.
+    #[inline]
+    pub fn name(&mut self, name: &[u8]) -> Decoded<Bound<'py, PyAny>> {
+        let keys = &mut self.loan.tools().keys;
+        if let Some(key) = keys.expected(self.py, |expected| expected == name) {
+            return Ok(key.into_any());
+        }
+        if name.is_ascii() { Ok(keys.get(self.py, name)?.into_any()) } else { self.string(name) }
     }
 
     fn key(&self, field: &Field) -> Decoded<&Bound<'py, PyString>> {

@@ -10,7 +10,6 @@ mod frame;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod gather;
-mod keys;
 mod layout;
 mod schema;
 mod shape;

@@ -167,11 +167,8 @@ impl<'py> Decoder<'py> {
             let value = self.value(value, depth).map_err(|bad| inside(key, bad))?;
             // An entry without a value is none.
             let Some(value) = value else { continue };
-            let key = match self.keys.get(self.py, key)? {
-                Some(key) => key,
-                None => self.string(key)?,
-            };
-            capi::set_entry(&dict, key, value)?;
+            let key = self.name(key)?;
+            capi::set_entry(&dict, &key, &value)?;
         }
     }
 
