@@ -183,15 +183,22 @@ pub fn ascii<'a>(obj: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether two short texts are the same; for long ones a call of `memcmp` is better.
+/// Whether two texts are the same. Short ones, as names and ids are, without a call of `memcmp`.
 #[inline]
 pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
+    const WORD: usize = 8;
+    const HALF: usize = 4;
+    let len = a.len();
+    if len != b.len() {
         return false;
     }
-    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    a_words.iter().zip(b_words).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
-        && a_rest.iter().zip(b_rest).all(|(a, b)| a == b)
+    // The first bytes and the last ones, which may overlap.
+    match len {
+        0..HALF => a.iter().zip(b).all(|(a, b)| a == b),
+        HALF..WORD => a[..HALF] == b[..HALF] && a[len - HALF..] == b[len - HALF..],
+        WORD..=16 => a[..WORD] == b[..WORD] && a[len - WORD..] == b[len - WORD..],
+        _ => a == b,
+    }
 }
 
 /// Whether two strs have the same characters. Equal strs are stored in the same form.

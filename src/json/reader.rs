@@ -301,7 +301,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let mut len = 0;
         let expected = self.tools.keys.expected(self.py, |key| {
             len = key.len();
-            rest.get(len) == Some(&b'"') && rest.starts_with(key)
+            rest.get(len) == Some(&b'"') && capi::same_bytes(key, &rest[..len])
         });
         match expected {
             Some(key) => {

@@ -454,7 +454,7 @@ impl<'py> Decoder<'py> {
     #[inline]
     pub fn name(&mut self, name: &[u8]) -> Decoded<Bound<'py, PyAny>> {
         let keys = &mut self.loan.tools().keys;
-        if let Some(key) = keys.expected(self.py, |expected| expected == name) {
+        if let Some(key) = keys.expected(self.py, |expected| capi::same_bytes(expected, name)) {
             return Ok(key.into_any());
         }
         if name.is_ascii() { Ok(keys.get(self.py, name)?.into_any()) } else { self.string(name) }

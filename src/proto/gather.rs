@@ -1,23 +1,27 @@
 //! A message in the making, read from its source once.
 //!
 //! Protobuf writes the length of a nested message before it, and the length is known only behind
-//! it. So the contents are gathered without the lengths of nested messages, and beside them where
-//! each length belongs and what it is; then the size of the whole is known, and the final bytes
-//! are written in one go. Strings and numbers know their length at once and are gathered with it.
+//! it. Room is kept for a length of one byte. A message that turns out to be longer is moved up by
+//! the byte or two that are missing, if it is still short; in front of a long one its length stays
+//! missing, and is put in when the size of the whole is known and the final bytes are written. So no
+//! byte is moved more often than short messages nest in one another.
 
 use super::wire::{WireType, varint_len, write_varint};
 
-/// A length that is missing from the contents.
+/// A nested message that is open, or whose length is missing from the contents.
 #[derive(Clone, Copy)]
 struct Gap {
-    /// Where in the contents it belongs.
+    /// Where in the contents its length belongs.
     at: usize,
-    /// The length. While the message is open: how many bytes the lengths before it take.
+    /// The length. While the message is open: `Gather::missing` as it was before.
     len: usize,
     /// 0, or the tag of the one field of the message, which is a message itself: then both lengths
-    /// are missing here, with the tag between them, and `len` is the inner one.
+    /// belong here, with the tag between them, and `len` is the inner one.
     within: u8,
 }
+
+/// A message up to this length is moved.
+const SHORT: usize = 1024;
 
 /// What has been gathered.
 pub struct Gather {
@@ -27,8 +31,8 @@ pub struct Gather {
     /// Where the contents end.
     end: usize,
     gaps: Vec<Gap>,
-    /// The bytes that the lengths of the closed messages take, and the tags between them.
-    lengths: usize,
+    /// How many bytes the lengths that are missing take beyond the room that was kept.
+    missing: usize,
 }
 
 impl Default for Gather {
@@ -45,18 +49,18 @@ pub struct Open(usize);
 pub struct Point {
     end: usize,
     gaps: usize,
-    lengths: usize,
+    missing: usize,
 }
 
 impl Gather {
     pub const fn new() -> Self {
-        Self { buffer: Vec::new(), end: 0, gaps: Vec::new(), lengths: 0 }
+        Self { buffer: Vec::new(), end: 0, gaps: Vec::new(), missing: 0 }
     }
 
     pub fn clear(&mut self) {
         self.end = 0;
         self.gaps.clear();
-        self.lengths = 0;
+        self.missing = 0;
     }
 
     /// What the buffers hold on to.
@@ -111,32 +115,54 @@ impl Gather {
     /// Begins a nested message, after its tag.
     #[inline]
     pub fn open(&mut self) -> Open {
-        self.gaps.push(Gap { at: self.end, len: self.lengths, within: 0 });
-        Open(self.gaps.len() - 1)
+        self.open_within(0)
     }
 
     /// Begins a nested message, after its tag, and in it the one field that it has, a message with
     /// this tag.
     #[inline]
     pub fn open_within(&mut self, within: u8) -> Open {
-        self.gaps.push(Gap { at: self.end, len: self.lengths, within });
+        let gap = Gap { at: self.end, len: self.missing, within };
+        self.room(gap.kept());
+        self.gaps.push(gap);
         Open(self.gaps.len() - 1)
     }
 
     /// Ends the message that was opened last.
     #[inline]
     pub fn close(&mut self, Open(index): Open) {
-        let gap = &mut self.gaps[index];
-        gap.len = self.end - gap.at + self.lengths - gap.len;
-        let inner = varint_len(gap.len as u64);
-        self.lengths += inner;
-        if gap.within != 0 {
-            self.lengths += 1 + varint_len((gap.len + inner + 1) as u64);
+        let mut gap = self.gaps[index];
+        let start = gap.at + gap.kept();
+        gap.len = self.end - start + self.missing - gap.len;
+        if gap.len + 2 >= 0x80 {
+            return self.close_longer(index, gap);
+        }
+        self.gaps.truncate(index);
+        let len = gap.len as u8;
+        match &mut self.buffer[gap.at..start] {
+            [outer, tag, inner] => (*outer, *tag, *inner) = (len + 2, gap.within, len),
+            kept => kept[0] = len,
         }
     }
 
+    #[inline(never)]
+    fn close_longer(&mut self, index: usize, gap: Gap) {
+        let more = gap.taken() - gap.kept();
+        if gap.len > SHORT {
+            self.gaps[index] = gap;
+            self.missing += more;
+            return;
+        }
+        // Nothing is missing in a message that is short itself: this gap is the last one.
+        self.gaps.truncate(index);
+        let (start, end) = (gap.at + gap.kept(), self.end);
+        self.room(more);
+        self.buffer.copy_within(start..end, start + more);
+        gap.write(&mut self.buffer[gap.at..]);
+    }
+
     pub fn point(&self) -> Point {
-        Point { end: self.end, gaps: self.gaps.len(), lengths: self.lengths }
+        Point { end: self.end, gaps: self.gaps.len(), missing: self.missing }
     }
 
     /// Whether exactly these bytes were gathered since the point.
@@ -148,13 +174,13 @@ impl Gather {
     pub fn back_to(&mut self, point: &Point) {
         self.end = point.end;
         self.gaps.truncate(point.gaps);
-        self.lengths = point.lengths;
+        self.missing = point.missing;
     }
 
     /// The size of the whole, all messages being closed.
     #[inline]
     pub fn len(&self) -> usize {
-        self.end + self.lengths
+        self.end + self.missing
     }
 
     /// Writes the whole into a place of exactly its size.
@@ -162,8 +188,8 @@ impl Gather {
         let mut from = 0;
         for gap in &self.gaps {
             let (here, rest) = out.split_at_mut(gap.at - from);
-            copy(here, &self.buffer[from..gap.at]);
-            from = gap.at;
+            here.copy_from_slice(&self.buffer[from..gap.at]);
+            from = gap.at + gap.kept();
             out = gap.write(rest);
         }
         out.copy_from_slice(&self.buffer[from..self.end]);
@@ -171,20 +197,38 @@ impl Gather {
 }
 
 impl Gap {
-    /// Writes what is missing here, and gives back what is behind it.
+    /// The room that is kept for what belongs here.
+    #[inline]
+    fn kept(self) -> usize {
+        if self.within == 0 { 1 } else { 3 }
+    }
+
+    /// The room that it takes, now that `len` is the length.
+    #[inline]
+    fn taken(self) -> usize {
+        let inner = varint_len(self.len as u64);
+        if self.within == 0 {
+            return inner;
+        }
+        varint_len(self.outer()) + 1 + inner
+    }
+
+    #[inline]
+    fn outer(self) -> u64 {
+        (1 + varint_len(self.len as u64) + self.len) as u64
+    }
+
+    /// Writes what belongs here, and gives back what is behind it.
     #[inline]
     fn write(self, mut out: &mut [u8]) -> &mut [u8] {
-        let inner = varint_len(self.len as u64);
         if self.within != 0 {
-            let outer = (self.len + inner + 1) as u64;
-            let (here, rest) = out.split_at_mut(varint_len(outer) + 1);
-            let (tag, len) = here.split_last_mut().expect("at least the tag");
-            write_varint(len, outer);
-            *tag = self.within;
-            out = rest;
+            let (len, rest) = out.split_at_mut(varint_len(self.outer()));
+            write_varint(len, self.outer());
+            rest[0] = self.within;
+            out = &mut rest[1..];
         }
-        let (here, rest) = out.split_at_mut(inner);
-        write_varint(here, self.len as u64);
+        let (len, rest) = out.split_at_mut(varint_len(self.len as u64));
+        write_varint(len, self.len as u64);
         rest
     }
 }
@@ -239,7 +283,9 @@ mod tests {
 
     #[test]
     fn lengths_count_the_lengths_inside() {
-        for len in [0, 1, 123, 124, 125, 126, 127, 128, 129, 16_380, 16_384, 3_000_000] {
+        let near = 1015..=1025;
+        let far = [0, 1, 123, 124, 125, 126, 127, 128, 129, 16_380, 16_384, 3_000_000];
+        for len in near.chain(far) {
             let text = vec![7; len];
             let mut expected = text.clone();
             for depth in 0..6 {
@@ -253,7 +299,7 @@ mod tests {
 
     #[test]
     fn two_lengths_in_one_gap() {
-        for len in [0, 1, 124, 125, 126, 127, 128, 200, 16_380, 16_400] {
+        for len in [0, 1, 124, 125, 126, 127, 128, 200, 1023, 1024, 1025, 16_380, 16_400] {
             let text = vec![7; len];
             let mut gather = Gather::new();
             gather.tag(1, WireType::Len);
