@@ -135,23 +135,44 @@ pub enum Text<'a> {
 /// The characters of a str, in the form in which CPython stores them.
 #[inline]
 pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
+    match usual_ascii(string) {
+        Some(text) => Text::Ascii(text),
+        None => other_text(string),
+    }
+}
+
+/// The characters of a str that stand right behind it and are all ASCII.
+#[inline]
+fn usual_ascii<'a>(string: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     let ptr = string.as_ptr();
     // SAFETY: `ptr` is a str. Since Python 3.12 every str is "ready"; before, `PyUnicode_READY`
     // is what makes a legacy one so. The data live as long as the str does, which is immutable.
-    // Of the two structs only the sizes are used: the bits of their `state` differ by version.
+    // Of the struct only the size is used: the bits of its `state` differ by version. Right behind
+    // it are the data of a str that has only ASCII; any other has them farther off, or elsewhere.
     unsafe {
         ffi::PyUnicode_READY(ptr);
+        let data = ffi::PyUnicode_DATA(ptr);
+        if data != ptr.cast::<ffi::PyASCIIObject>().add(1).cast() {
+            return None;
+        }
+        let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
+        Some(std::slice::from_raw_parts(data.cast(), len))
+    }
+}
+
+#[inline(never)]
+fn other_text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
+    let ptr = string.as_ptr();
+    // SAFETY: as above.
+    unsafe {
         let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
         let data = ffi::PyUnicode_DATA(ptr);
         match ffi::PyUnicode_KIND(ptr) {
             ffi::PyUnicode_1BYTE_KIND => {
                 let text = std::slice::from_raw_parts(data.cast(), len);
-                // Right behind the smaller struct are the data of a str that has only ASCII, right
-                // behind the larger one those of any other; an instance of a subclass has them
-                // elsewhere.
-                if data == ptr.cast::<ffi::PyASCIIObject>().add(1).cast()
-                    || data != ptr.cast::<ffi::PyCompactUnicodeObject>().add(1).cast()
-                        && text.is_ascii()
+                // An instance of a subclass has its characters elsewhere, ASCII or not.
+                if data != ptr.cast::<ffi::PyCompactUnicodeObject>().add(1).cast()
+                    && text.is_ascii()
                 {
                     Text::Ascii(text)
                 } else {
@@ -174,13 +195,15 @@ pub fn exact_text<'a>(obj: &'a Bound<'_, PyAny>) -> Option<Text<'a>> {
     Some(text(unsafe { obj.cast_unchecked() }))
 }
 
-/// The characters of an object that is exactly a str, and all ASCII.
+/// The characters of an object that is exactly a str, and all ASCII. `None` also for the odd str
+/// that has them elsewhere than right behind itself, as up to Python 3.11 there may be.
 #[inline]
 pub fn ascii<'a>(obj: &'a Bound<'_, PyAny>) -> Option<&'a [u8]> {
-    match exact_text(obj)? {
-        Text::Ascii(text) => Some(text),
-        _ => None,
+    if !is_exact_str(obj) {
+        return None;
     }
+    // SAFETY: the type was just compared.
+    usual_ascii(unsafe { obj.cast_unchecked() })
 }
 
 /// Whether two texts are the same. Short ones, as names and ids are, without a call of `memcmp`.

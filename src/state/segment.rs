@@ -138,6 +138,7 @@ impl Segment {
     #[inline]
     pub fn push_bare<'a, 'py: 'a>(
         &mut self,
+        py: Python<'py>,
         events: impl Iterator<Item = Borrowed<'a, 'py, PyAny>>,
     ) -> usize {
         // The first is kept whole.
@@ -145,11 +146,11 @@ impl Segment {
             return 0;
         }
         match self.family {
-            Family::Text => self.push_bare_as(events, b"messageId", b"TEXT_MESSAGE_CONTENT"),
+            Family::Text => self.push_bare_as(py, events, b"messageId", b"TEXT_MESSAGE_CONTENT"),
             Family::Reasoning => {
-                self.push_bare_as(events, b"messageId", b"REASONING_MESSAGE_CONTENT")
+                self.push_bare_as(py, events, b"messageId", b"REASONING_MESSAGE_CONTENT")
             }
-            Family::Call => self.push_bare_as(events, b"toolCallId", b"TOOL_CALL_ARGS"),
+            Family::Call => self.push_bare_as(py, events, b"toolCallId", b"TOOL_CALL_ARGS"),
         }
     }
 
@@ -158,14 +159,15 @@ impl Segment {
     #[inline]
     fn push_bare_as<'a, 'py: 'a, const I: usize, const T: usize>(
         &mut self,
+        py: Python<'py>,
         events: impl Iterator<Item = Borrowed<'a, 'py, PyAny>>,
         id_key: &[u8; I],
         type_name: &[u8; T],
     ) -> usize {
+        let Some(id) = capi::ascii(self.id.bind(py)) else { return 0 };
+        let pieces = &mut self.deltas.pieces;
         let mut taken = 0;
         for event in events {
-            let id = self.id.bind(event.py());
-            let pieces = &mut self.deltas.pieces;
             let is_taken = match capi::exact_dict(&event) {
                 Some(dict) => with_critical_section(dict, || {
                     bare_delta(dict, id_key, id, type_name).is_some_and(|it| pieces.push(&it))
@@ -260,7 +262,7 @@ impl Deltas {
 fn bare_delta<'a, 'py, const I: usize, const T: usize>(
     dict: &'a Bound<'py, PyDict>,
     id_key: &[u8; I],
-    id: &Bound<'_, PyString>,
+    id: &[u8],
     type_name: &[u8; T],
 ) -> Option<Borrowed<'a, 'py, PyAny>> {
     let [kind, subject, delta] = capi::dict_items(dict)?;
@@ -277,7 +279,7 @@ fn push_bare_model(
     pieces: &mut Pieces,
     model: &Bound<'_, PyAny>,
     family: Family,
-    id: &Bound<'_, PyString>,
+    id: &[u8],
 ) -> bool {
     let py = model.py();
     let registry = registry();
@@ -304,12 +306,8 @@ fn push_bare_model(
 }
 
 #[inline]
-fn is_id(value: &Bound<'_, PyAny>, id: &Bound<'_, PyString>) -> bool {
-    value.is(id)
-        || match (capi::ascii(value), capi::ascii(id)) {
-            (Some(value), Some(id)) => capi::same_bytes(value, id),
-            _ => false,
-        }
+fn is_id(value: &Bound<'_, PyAny>, id: &[u8]) -> bool {
+    capi::ascii(value).is_some_and(|value| capi::same_bytes(value, id))
 }
 
 /// Whether it is this text, as an exact str.
