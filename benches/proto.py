@@ -34,6 +34,7 @@ TYPESCRIPT = "@ag-ui/proto (Node)"
 
 DELTA = "text delta"
 STATE = "STATE_SNAPSHOT, 200 records"
+READINGS = "STATE_SNAPSHOT, 200 records of readings"
 MAKE = "make a text delta"
 MAKE_ENCODE = "make a text delta + encode"
 
@@ -53,17 +54,23 @@ BUDGETS = {
     (named("encode", STATE, "TypeScript"), MODELS): Budget(faster=6),
     (named("decode", STATE, "json_format"), DICTS): Budget(faster=60),
     (named("decode", STATE, "TypeScript"), DICTS): Budget(faster=40),
+    (named("encode", READINGS, "json_format"), MODELS): Budget(faster=100),
+    (named("encode", READINGS, "TypeScript"), MODELS): Budget(faster=6),
+    (named("decode", READINGS, "json_format"), DICTS): Budget(faster=60),
+    (named("decode", READINGS, "TypeScript"), DICTS): Budget(faster=40),
     (MAKE, OURS): Budget(faster=3.5),
     (MAKE_ENCODE, OURS): Budget(faster=10),
 }
 
 
 def documents() -> list[Document | Sizes | Absent]:
-    """Text deltas and a state both ways, making events, and what recorded runs take on the wire."""
-    deltas = _demo.text_deltas()
-    state = [_demo.state_snapshot()]
+    """Text deltas and states both ways, making events, and what recorded runs take on the wire."""
     found: list[Document | Sizes | Absent] = []
-    for name, events in ((DELTA, deltas), (STATE, state)):
+    for name, events in (
+        (DELTA, _demo.text_deltas()),
+        (STATE, [_demo.state_snapshot()]),
+        (READINGS, [readings()]),
+    ):
         found += [with_google(name, events, "encode"), with_typescript(name, events, "encode")]
         found += [with_google(name, events, "decode"), with_typescript(name, events, "decode")]
     return [
@@ -73,6 +80,15 @@ def documents() -> list[Document | Sizes | Absent]:
         recording("LangGraph recording", "langgraph.sse"),
         recording("Pydantic AI recording", "pydantic_ai.sse"),
     ]
+
+
+def readings() -> core.BaseEvent:
+    """A state that is mostly numbers, where that of the demo has as many texts, all of them made."""
+    records = [
+        {"id": n, "name": f"sensor {n}", "readings": [n * 0.5 + at for at in range(8)]}
+        for n in range(200)
+    ]
+    return core.StateSnapshotEvent(snapshot={"records": records})
 
 
 def each(work: Callable[[Any], Any], items: Sequence[Any]) -> Callable[[], Iterator[Any]]:

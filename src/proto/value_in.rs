@@ -28,8 +28,8 @@ impl<'py> Decoder<'py> {
     pub fn value(&mut self, bytes: &[u8], depth: u32) -> Decoded<Option<Bound<'py, PyAny>>> {
         // One arm and nothing else, with a length of one byte, as nearly all are.
         let value = match *bytes {
-            [NUMBER, ref number @ ..] if let Ok(number) = number.try_into() => {
-                self.number(f64::from_le_bytes(number))
+            [NUMBER, ref number @ ..] if number.len() == 8 => {
+                self.number(f64::from_le_bytes(Reader::new(number).fixed64()?))
             }
             [arm @ (STRING | STRUCT | LIST), len @ 0..0x80, ref payload @ ..]
                 if payload.len() == usize::from(len) =>
