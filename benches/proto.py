@@ -83,7 +83,7 @@ def documents() -> list[Document | Sizes | Absent]:
 
 
 def readings() -> core.BaseEvent:
-    """A state that is mostly numbers, where that of the demo has as many texts, all of them made."""
+    """A state that is mostly numbers, where half of the demo's are texts."""
     records = [
         {"id": n, "name": f"sensor {n}", "readings": [n * 0.5 + at for at in range(8)]}
         for n in range(200)
