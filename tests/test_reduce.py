@@ -7,7 +7,8 @@ import gc
 import json
 import logging
 import random
-import time
+import subprocess
+import sys
 import weakref
 from typing import Any
 
@@ -858,22 +859,41 @@ def test_equal_to_the_typescript_client() -> None:
 # Growth ----------------------------------------------------------------------------------------
 
 
+TOKENS = """
+import json, time
+from ag_ui.core import TextMessageContentEvent
+from agui_codec import EventReducer
+
+token = TextMessageContentEvent(message_id="m", delta="token ")
+sizes = (20, 200, 2_000)
+best = dict.fromkeys(sizes, float("inf"))
+for _ in range(60):
+    # One after the other in turn, so that what else the machine does hits all alike.
+    for size in sizes:
+        history = [{"id": f"u{n}", "role": "user", "content": "x" * 20} for n in range(size)]
+        reduced = EventReducer(messages=history, as_dict=True)
+        reduced.apply({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"})
+        began = time.perf_counter()
+        for _ in range(1_000):
+            reduced.apply(token)
+        best[size] = min(best[size], time.perf_counter() - began)
+print(json.dumps(best))
+"""
+
+
 @pytest.mark.serial
 def test_a_token_costs_the_same_whatever_the_history() -> None:
-    token = TextMessageContentEvent(message_id="m", delta="token ")
-    sizes = (20, 200, 2_000)
-    best = dict.fromkeys(sizes, float("inf"))
-    for _ in range(60):
-        # One after the other in turn, so that what else the machine does hits all alike.
-        for size in sizes:
-            history = [user(f"u{n}", "x" * 20) for n in range(size)]
-            reduced = EventReducer(messages=history, as_dict=True)
-            reduced.apply(start())
-            began = time.perf_counter()
-            for _ in range(1_000):
-                reduced.apply(token)
-            best[size] = min(best[size], time.perf_counter() - began)
-    assert max(best.values()) <= 1.1 * min(best.values()), best
+    # The instructions are, to one in a hundred. Where a process has its objects is chance, and so
+    # is a tenth of the time: but not in five processes.
+    attempts = []
+    for _ in range(5):
+        command = [sys.executable, "-c", TOKENS]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        times = json.loads(done.stdout)
+        if max(times.values()) <= 1.1 * min(times.values()):
+            return
+        attempts.append(times)
+    pytest.fail(f"{attempts}")
 
 
 def test_deep_copies_are_not_needed_for_a_token() -> None:
