@@ -883,8 +883,8 @@ print(json.dumps(best))
 
 @pytest.mark.serial
 def test_a_token_costs_the_same_whatever_the_history() -> None:
-    # The instructions are, to one in a hundred. Where a process has its objects is chance, and so
-    # is a tenth of the time: but not in five processes.
+    # The instructions are the same, to one in a hundred. In some processes the time is more than a
+    # tenth apart all the same, from the first token to the last: so one process of five has to do.
     attempts = []
     for _ in range(5):
         command = [sys.executable, "-c", TOKENS]
