@@ -372,18 +372,6 @@ pub fn float_value(float: &Bound<'_, PyFloat>) -> f64 {
     unsafe { ffi::PyFloat_AS_DOUBLE(float.as_ptr()) }
 }
 
-/// Sets an entry.
-#[inline]
-pub fn set_entry<'py, K>(
-    dict: &Bound<'py, PyDict>,
-    key: &Bound<'py, K>,
-    value: &Bound<'py, PyAny>,
-) -> PyResult<()> {
-    // SAFETY: `dict` is a dict, which takes references of its own.
-    let failed = unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } != 0;
-    if failed { Err(PyErr::fetch(dict.py())) } else { Ok(()) }
-}
-
 /// A list of what is in `items` from `first` on, which is taken from there. It is made at once in
 /// its size, where appending would allocate again and again.
 #[inline]

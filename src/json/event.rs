@@ -68,7 +68,7 @@ impl<'py> Reader<'_, 'py> {
             }
         }
         let value = if is_type { self.type_value()? } else { self.value()? };
-        self.set(dict, key, &value)
+        dict.set_item(key, value).map_err(|error| self.python(error))
     }
 
     /// A dict with what the event begins with, when the type has been passed.
@@ -83,7 +83,7 @@ impl<'py> Reader<'_, 'py> {
             let dict = dict.map_err(|error| self.python(error))?;
             self.skip_space();
             let value = self.value()?;
-            self.set(&dict, &key, &value)?;
+            dict.set_item(&key, &value).map_err(|error| self.python(error))?;
             return Ok((dict, None));
         }
         let dict = PyDict::new(py);

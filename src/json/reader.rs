@@ -273,23 +273,13 @@ impl<'a, 'py> Reader<'a, 'py> {
                 let key = self.key()?;
                 self.colon()?;
                 let value = self.value()?;
-                self.set(&dict, &key, &value)?;
+                dict.set_item(&key, &value).map_err(|error| self.python(error))?;
                 if !self.another(b'}')? {
                     break;
                 }
             }
         }
         Ok(dict.into_any())
-    }
-
-    #[inline]
-    pub fn set(
-        &mut self,
-        dict: &Bound<'py, PyDict>,
-        key: &Bound<'py, PyString>,
-        value: &Bound<'py, PyAny>,
-    ) -> Result<(), Stop> {
-        capi::set_entry(dict, key, value).map_err(|error| self.python(error))
     }
 
     /// The key at hand, as an object that is shared between documents.
@@ -418,12 +408,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let negative = self.peek() == Some(b'-');
         self.at += usize::from(negative);
         let first = self.at;
-        let mut value: u64 = 0;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            // Wrong after 19 digits, and then not used.
-            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
-            self.at += 1;
-        }
+        let value = self.digits(0);
         let digits = self.at - first;
         if digits == 0 {
             return Err(self.syntax("a digit should follow the minus sign", self.at));
@@ -463,12 +448,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         ];
         self.at += 1;
         let first = self.at;
-        let mut digits = integer;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            // Wrong after 19 digits, and then not used.
-            digits = digits.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
-            self.at += 1;
-        }
+        let digits = self.digits(integer);
         let places = self.at - first;
         if places == 0 {
             return Err(self.no_digit());
@@ -489,7 +469,11 @@ impl<'a, 'py> Reader<'a, 'py> {
             if let Some(b'+' | b'-') = self.peek() {
                 self.at += 1;
             }
-            self.digits()?;
+            let first = self.at;
+            self.digits(0);
+            if self.at == first {
+                return Err(self.no_digit());
+            }
         }
         // Correctly rounded; what is too large is infinite, as it is for pydantic and json.
         match self.number_text(start).parse::<f64>() {
@@ -498,12 +482,15 @@ impl<'a, 'py> Reader<'a, 'py> {
         }
     }
 
-    fn digits(&mut self) -> Result<(), Stop> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
+    /// Passes the digits at hand. The answer is the number that they make behind those of `value`,
+    /// which is wrong after 19 digits, and then not used.
+    #[inline]
+    fn digits(&mut self, mut value: u64) -> u64 {
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
             self.at += 1;
         }
-        if self.at == start { Err(self.no_digit()) } else { Ok(()) }
+        value
     }
 
     #[cold]

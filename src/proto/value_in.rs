@@ -168,7 +168,7 @@ impl<'py> Decoder<'py> {
             // An entry without a value is none.
             let Some(value) = value else { continue };
             let key = self.name(key)?;
-            capi::set_entry(&dict, &key, &value)?;
+            dict.set_item(&key, &value)?;
         }
     }
 
