@@ -883,17 +883,11 @@ print(json.dumps(best))
 
 @pytest.mark.serial
 def test_a_token_costs_the_same_whatever_the_history() -> None:
-    # The instructions are the same, to one in a hundred. In some processes the time is more than a
-    # tenth apart all the same, from the first token to the last: so one process of five has to do.
-    attempts = []
-    for _ in range(5):
-        command = [sys.executable, "-c", TOKENS]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        times = json.loads(done.stdout)
-        if max(times.values()) <= 1.1 * min(times.values()):
-            return
-        attempts.append(times)
-    pytest.fail(f"{attempts}")
+    # A process of its own: among the objects of the other tests, where they happen to be counts.
+    command = [sys.executable, "-c", TOKENS]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    best = json.loads(done.stdout)
+    assert max(best.values()) <= 1.1 * min(best.values()), best
 
 
 def test_deep_copies_are_not_needed_for_a_token() -> None:
