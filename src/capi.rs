@@ -145,12 +145,11 @@ pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
 #[inline]
 fn usual_ascii<'a>(string: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     let ptr = string.as_ptr();
-    // SAFETY: `ptr` is a str. Since Python 3.12 every str is "ready"; before, `PyUnicode_READY`
-    // is what makes a legacy one so. The data live as long as the str does, which is immutable.
-    // Of the struct only the size is used: the bits of its `state` differ by version. Right behind
-    // it are the data of a str that has only ASCII; any other has them farther off, or elsewhere.
+    // SAFETY: `ptr` is a str. The data live as long as the str does, which is immutable. Of the
+    // struct only the size is used: the bits of its `state` differ by version. Right behind it are
+    // the data of a str that has only ASCII; any other has them farther off, or elsewhere, or
+    // nowhere yet: a legacy str before Python 3.12 may not be "ready".
     unsafe {
-        ffi::PyUnicode_READY(ptr);
         let data = ffi::PyUnicode_DATA(ptr);
         if data != ptr.cast::<ffi::PyASCIIObject>().add(1).cast() {
             return None;
@@ -163,8 +162,9 @@ fn usual_ascii<'a>(string: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
 #[inline(never)]
 fn other_text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
     let ptr = string.as_ptr();
-    // SAFETY: as above.
+    // SAFETY: as above. `PyUnicode_READY` makes a legacy str ready, and does nothing to any other.
     unsafe {
+        ffi::PyUnicode_READY(ptr);
         let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
         let data = ffi::PyUnicode_DATA(ptr);
         match ffi::PyUnicode_KIND(ptr) {
@@ -454,17 +454,19 @@ pub fn dict_items<'a, 'py, const N: usize>(
     if dict.len() != N {
         return None;
     }
-    let mut keys = [std::ptr::null_mut(); N];
-    let mut values = [std::ptr::null_mut(); N];
+    let mut keys = [MaybeUninit::uninit(); N];
+    let mut values = [MaybeUninit::uninit(); N];
     let mut position = 0;
     // SAFETY: as for `DictIter`.
     unsafe {
         for (key, value) in keys.iter_mut().zip(&mut values) {
+            let (key, value) = (key.as_mut_ptr(), value.as_mut_ptr());
             if ffi::PyDict_Next(dict.as_ptr(), &raw mut position, key, value) == 0 {
                 return None;
             }
         }
-        let item = |ptr: *mut ffi::PyObject| {
+        let item = |ptr: MaybeUninit<*mut ffi::PyObject>| {
+            let ptr = ptr.assume_init();
             std::hint::assert_unchecked(!ptr.is_null());
             Borrowed::from_ptr(dict.py(), ptr)
         };
@@ -485,6 +487,25 @@ pub fn list_item<'a, 'py>(
     unsafe {
         let item = ffi::PyList_GET_ITEM(list.as_ptr(), index.cast_signed());
         Some(Borrowed::from_ptr(list.py(), item))
+    }
+}
+
+/// The items of a list from `index` on, if it reaches there. See the note on borrowed references at
+/// the top of the file. What C code has not set yet, in a list that it is making, is `None`.
+#[inline]
+pub fn list_items<'a, 'py>(
+    list: &'a Bound<'py, PyList>,
+    index: usize,
+) -> &'a [Option<Borrowed<'a, 'py, PyAny>>] {
+    let len = list.len();
+    if index >= len {
+        return &[];
+    }
+    // SAFETY: a list that is not empty has an array of `len` pointers, null or to objects that it
+    // owns. `Borrowed` is a pointer that is not null, and so an `Option` of it is one that may be.
+    unsafe {
+        let items = (*list.as_ptr().cast::<ffi::PyListObject>()).ob_item;
+        std::slice::from_raw_parts(items.add(index).cast(), len - index)
     }
 }
 

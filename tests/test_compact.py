@@ -437,13 +437,17 @@ def test_deltas_are_joined_whatever_their_text_and_spelling() -> None:
         ["é", "é"],
         ["a", Text("b"), "c", Text("é")],
         ["x", "y" * 100_000, "\ud83d", "z"],
+        ["0123456789abcdef"[:size] for size in range(17)],
     ):
         joined = content("".join(parts))
         deltas = [content(part) for part in parts]
         backwards = [dict(reversed(one.items())) for one in deltas]
         named = [{"type": Text(one["type"]), "message_id": "m", "delta": one["delta"]}
                  for one in deltas]  # fmt: skip
-        for spelled in (deltas, backwards, named, [*deltas[:1], *backwards[1:2], *named[2:]]):
+        # Equal strs, of which none is the one that the decoder gives.
+        read = json.loads(json.dumps(deltas))
+        mixed = [*deltas[:1], *backwards[1:2], *named[2:3], *deltas[3:4], *read[4:]]
+        for spelled in (deltas, backwards, named, read, mixed):
             compacted = compact_events([start(), *spelled, end()])
             assert compacted == [start(), joined, end()]
             assert type(compacted[1]["delta"]) is str
@@ -454,8 +458,44 @@ def test_deltas_are_joined_whatever_their_text_and_spelling() -> None:
     # An id is the same if its text is, however long and wherever it differs.
     for one, other in (("m" * 16, "m" * 15 + "n"), ("m" * 17, "m" * 16 + "n"), ("m" * 8, "m" * 9)):
         events = [start(one), start(other), *(content("a", i) for i in (one, one, other, other))]
-        compacted = compact_events([json.loads(json.dumps(event)) for event in events])
-        assert compacted == [start(one), content("aa", one), start(other), content("aa", other)]
+        for spelled in (events, [json.loads(json.dumps(said)) for said in events]):
+            compacted = compact_events(spelled)
+            assert compacted == [start(one), content("aa", one), start(other), content("aa", other)]
+
+
+@pytest.mark.parametrize("read", [copy.deepcopy, lambda one: json.loads(json.dumps(one))])
+def test_what_looks_like_a_delta_but_says_more(read: Any) -> None:
+    """In each place of the short way, the strs themselves or equal ones."""
+    usual = [content("a"), content("b")]
+    for odd in (
+        event("TEXT_MESSAGE_CONTENT", messageId="m", delta="c", subagentRunId="s"),
+        event("TEXT_MESSAGE_CONTENT", messageId="m", delta="c", metadata={"k": 1}),
+        event("TEXT_MESSAGE_CONTENT", messageId="m", delta="c", more=1),
+        event("TEXT_MESSAGE_CONTENT", messageId="m", delta="c", timestamp=1),
+        event("TEXT_MESSAGE_CONTENT", messageId="other", delta="c"),
+        event("REASONING_MESSAGE_CONTENT", messageId="m", delta="c"),
+        event("CUSTOM", name="n", value="c"),
+    ):
+        events = [read(one) for one in (start(), *usual, odd, *usual, end())]
+        [first, joined, *rest] = compact_events(events)
+        models = [EVENTS.validate_python(one) for one in events]
+        by_model = [
+            one.model_dump(by_alias=True, exclude_none=True, mode="json")
+            for one in compact_events(models)
+        ]
+        assert by_model == [first, joined, *rest]
+        assert first == start()
+        if odd["type"] == "TEXT_MESSAGE_CONTENT" and odd["messageId"] == "m":
+            more = {k: v for k, v in odd.items() if k not in (*content(""), "timestamp")}
+            assert joined == {**content("abcab"), **more}
+            assert rest == [end()]
+        else:
+            assert "c" not in joined["delta"]
+            assert odd in rest
+    for keys in (("messageId", "more"), ("subject", "delta")):
+        odd = event("TEXT_MESSAGE_CONTENT", **dict(zip(keys, ("m", "c"), strict=True)))
+        with pytest.raises(AGUIError, match="a str is needed"):
+            compact_events([read(one) for one in (start(), *usual, odd)])
 
 
 # Laws over random streams ----------------------------------------------------------------------

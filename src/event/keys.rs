@@ -68,6 +68,7 @@ keys! {
     step_name = "stepName",
     subagent_run_id = "subagentRunId",
     subtype = "subtype",
+    timestamp = "timestamp",
     thread_id = "threadId",
     tool_call_id = "toolCallId",
     tool_call_name = "toolCallName",

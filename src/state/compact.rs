@@ -145,7 +145,7 @@ impl Compactor {
     #[inline]
     fn take<'py>(&mut self, event: &Bound<'py, PyAny>, out: &mut Events<'py>) -> PyResult<()> {
         if let Some(segment) = self.segment(self.recent)
-            && segment.push_bare(event.py(), std::iter::once(event.as_borrowed())) == 1
+            && segment.push_bare(event.py(), &[Some(event.as_borrowed())]) == 1
         {
             return Ok(());
         }
@@ -465,8 +465,7 @@ pub fn compact_events<'py>(
         let mut index = 0;
         loop {
             if let Some(segment) = compactor.segment(compactor.recent) {
-                let row = (index..).map_while(|index| capi::list_item(events, index));
-                index += segment.push_bare(py, row);
+                index += segment.push_bare(py, capi::list_items(events, index));
             }
             let Some(event) = capi::list_item(events, index) else { break };
             index += 1;

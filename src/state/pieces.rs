@@ -16,6 +16,23 @@ pub struct Pieces {
     others: Vec<(usize, Py<PyString>)>,
 }
 
+/// Appends a text: a short one, as tokens are, without a call of `memcpy`.
+#[inline]
+fn append(out: &mut Vec<u8>, text: &[u8]) {
+    const WORD: usize = 8;
+    let len = text.len();
+    match (text.first_chunk(), text.last_chunk()) {
+        // The first four bytes and the last ones, which may overlap.
+        (Some(first), Some(last)) if len <= WORD => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            let word = u64::from(first) | u64::from(last) << (8 * (len - 4));
+            out.extend_from_slice(&word.to_le_bytes());
+            out.truncate(out.len() - (WORD - len));
+        }
+        _ => out.extend_from_slice(text),
+    }
+}
+
 impl Pieces {
     pub fn count(&self) -> usize {
         self.count
@@ -25,7 +42,7 @@ impl Pieces {
     #[inline]
     pub fn push(&mut self, piece: &Bound<'_, PyAny>) -> bool {
         let Some(bytes) = capi::ascii(piece) else { return self.push_other(piece) };
-        self.ascii.extend_from_slice(bytes);
+        append(&mut self.ascii, bytes);
         self.count += 1;
         true
     }
