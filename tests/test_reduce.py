@@ -873,21 +873,28 @@ for _ in range(60):
         history = [{"id": f"u{n}", "role": "user", "content": "x" * 20} for n in range(size)]
         reduced = EventReducer(messages=history, as_dict=True)
         reduced.apply({"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"})
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(1_000):
             reduced.apply(token)
-        best[size] = min(best[size], time.perf_counter() - began)
+        best[size] = min(best[size], time.process_time() - began)
 print(json.dumps(best))
 """
 
 
 @pytest.mark.serial
 def test_a_token_costs_the_same_whatever_the_history() -> None:
-    # A process of its own: among the objects of the other tests, where they happen to be counts.
-    command = [sys.executable, "-c", TOKENS]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    best = json.loads(done.stdout)
-    assert max(best.values()) <= 1.1 * min(best.values()), best
+    # Processes of their own: among the objects of the other tests, where they happen to be counts.
+    # In one process, too, the machine may disturb one size more than the others, so of several the
+    # best counts for each; what a history really costs no number of them would take away.
+    best: dict[str, float] = {}
+    for _ in range(5):
+        command = [sys.executable, "-c", TOKENS]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        for size, seconds in json.loads(done.stdout).items():
+            best[size] = min(best.get(size, seconds), seconds)
+        if max(best.values()) <= 1.1 * min(best.values()):
+            return
+    raise AssertionError(best)
 
 
 def test_deep_copies_are_not_needed_for_a_token() -> None:
