@@ -81,7 +81,7 @@ $(ENV):
 	$(PIP_INSTALL) maturin
 	@touch $@
 
-$(BUILT): $(ENV) Cargo.toml Cargo.lock pyproject.toml $(shell find src -name '*.rs')
+$(BUILT): $(ENV) Cargo.toml Cargo.lock build.rs pyproject.toml $(shell find src -name '*.rs')
 	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --extras cli
 	@touch $@
 

@@ -10,7 +10,10 @@ import agui_codec
 from agui_codec import _native
 
 event = ag_ui.core.TextMessageContentEvent(message_id="m", delta="h\u00e9llo\n")
-assert agui_codec.EventEncoder().encode(event) == ag_ui.encoder.EventEncoder().encode(event)
+official = ag_ui.encoder.EventEncoder().encode(event)
+assert agui_codec.EventEncoder().encode(event) == official
+agui_codec.install()
+assert ag_ui.encoder.EventEncoder().encode(event) == official
 assert not _native.DEBUG_BUILD
 # An extension that does not declare itself safe turns the lock back on.
 assert not get_config_var("Py_GIL_DISABLED") or not sys._is_gil_enabled()
