@@ -43,6 +43,9 @@ impl Family {
     }
 }
 
+/// How many events before it is read the memory of one is asked for.
+const AHEAD: usize = 3;
+
 pub struct Segment {
     pub family: Family,
     id: Py<PyString>,
@@ -177,6 +180,10 @@ impl Segment {
         let pieces = &mut self.deltas.pieces;
         let mut taken = 0;
         for event in events.iter().map_while(Option::as_ref) {
+            // Of a long stream little is in the caches.
+            if let Some(Some(later)) = events.get(taken + AHEAD) {
+                capi::prefetch_items(later);
+            }
             let is_taken = match capi::exact_dict(event) {
                 Some(dict) => with_critical_section(dict, || {
                     bare.delta(dict).is_some_and(|delta| pieces.push(&delta))
