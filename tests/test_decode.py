@@ -8,6 +8,8 @@ import gc
 import json
 import logging
 import pickle
+import subprocess
+import sys
 import threading
 import weakref
 from array import array
@@ -960,3 +962,23 @@ class TestOwnership:
         decoder = EventDecoder(on_unknown="drop", on_deviation=again)
         with pytest.raises(RuntimeError, match="borrowed"):
             decoder.feed(sse(TestUnknown.DOCUMENT))
+
+
+def test_where_no_python_code_runs() -> None:
+    # A thread that only C code has begun, as a host that embeds Python may.
+    script = """
+import _thread, sys, threading
+from agui_codec import decode_event
+
+done = threading.Event()
+def hook(failed):
+    print(repr(failed.exc_value))
+    done.set()
+sys.unraisablehook = hook
+event = '{"type":"TEXT_MESSAGE_START","messageId":"m","role":"nobody"}'
+_thread.start_new_thread(decode_event, (event,))
+done.wait(60)
+"""
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.stdout.startswith('DecodeError("role: Input should be'), run.stderr

@@ -16,6 +16,7 @@ import pytest
 from ag_ui.core import (
     AssistantMessage,
     Event,
+    Message,
     MessagesSnapshotEvent,
     RunAgentInput,
     TextMessageContentEvent,
@@ -33,6 +34,7 @@ from agui_codec import (
     EventReducer,
     EventVerifier,
     PatchError,
+    _validators,
     through,
 )
 from streams import content, end, event, start, stream
@@ -911,3 +913,17 @@ def test_models_in_a_snapshot_are_given_out_as_they_are() -> None:
     reduced = EventReducer().apply_all([MessagesSnapshotEvent(messages=[message])])
     assert reduced.messages == [message]
     assert copy.copy(reduced.messages[0]) is not message
+
+
+def test_the_official_validator_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Id(str):
+        __slots__ = ()
+
+    made = []
+    monkeypatch.setattr(_validators, "TypeAdapter", lambda of: made.append(of) or TypeAdapter(of))
+    _validators.validator.cache_clear()
+    messages = [{"id": Id(n), "role": "user", "content": "x"} for n in range(3)]
+    expected = [UserMessage(id=str(n), content="x") for n in range(3)]
+    for _ in range(2):
+        assert EventReducer(messages).messages == expected
+    assert made == [Message]

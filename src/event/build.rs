@@ -8,12 +8,11 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 use std::ffi::CStr;
 
-use super::plan::{Bounds, Plan, Shape, Spelling};
+use super::plan::{Bounds, Plan, Shape, Spelling, validator};
 use super::registry::{Registry, registry};
 use super::view::Surprise;
 use crate::capi::{self, Arguments, DictIter, Function};
@@ -265,7 +264,6 @@ pub fn model<'py>(
 /// The event that a wire dict describes, in the spelling asked for. What is not exactly as
 /// declared is judged by the official validator, whose error comes through unchanged.
 pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, PyAny>> {
-    static VALIDATE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if spelling == Spelling::Wire {
         return Ok(dict.into_any());
     }
@@ -279,12 +277,7 @@ pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, 
     {
         return Ok(model);
     }
-    let validate = VALIDATE.get_or_try_init(py, || {
-        let union = py.import(intern!(py, "ag_ui.core.events"))?.getattr(intern!(py, "Event"))?;
-        let adapter = py.import(intern!(py, "pydantic"))?.getattr(intern!(py, "TypeAdapter"))?;
-        PyResult::Ok(adapter.call1((union,))?.getattr(intern!(py, "validate_python"))?.unbind())
-    })?;
-    validate.bind(py).call1((dict,))
+    validator(py, "Event")?.call_method1(intern!(py, "validate_python"), (dict,))
 }
 
 /// The model of a plan that a dict with the keys of the wire describes, by the official validator

@@ -15,7 +15,7 @@ pub use keys::{Key, keys};
 pub use kind::EventKind;
 pub use plan::{
     Cell, Field, Fragment, Plan, Shape, Spelling, base_model, model_dump_json,
-    set_our_model_dump_json,
+    set_our_model_dump_json, validator,
 };
 pub use refusal::Refusal;
 pub use registry::{Registry, registry};

@@ -346,6 +346,12 @@ pub fn set_our_model_dump_json(function: &Bound<'_, PyAny>) {
     let _ = OURS.set(function.py(), function.clone().unbind());
 }
 
+/// The official validator of what `ag_ui.core` calls so: a `TypeAdapter`.
+pub fn validator<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    static VALIDATOR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    VALIDATOR.import(py, "agui_codec._validators", "validator")?.call1((name,))
+}
+
 pub fn base_model(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static BASE_MODEL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     BASE_MODEL.import(py, "pydantic", "BaseModel")

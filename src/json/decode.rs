@@ -2,7 +2,6 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use super::event::TypeField;
@@ -10,7 +9,7 @@ use super::keys::Tools;
 use super::reader::{Reader, Trouble};
 use super::skip;
 use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step};
-use crate::event::{EventKind, Refusal, Spelling};
+use crate::event::{EventKind, Refusal, Spelling, validator};
 
 /// An event, and whether the protocol knows its type.
 #[derive(Debug)]
@@ -116,20 +115,14 @@ fn official<'py>(
     kind: EventKind,
     wire: Bound<'py, PyAny>,
 ) -> Result<Bound<'py, PyAny>, NoEvent> {
-    static ADAPTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let adapter = ADAPTER.get_or_try_init(py, || {
-        let union = py.import("ag_ui.core.events")?.getattr("Event")?;
-        let adapter = py.import("pydantic")?.getattr("TypeAdapter")?;
-        PyResult::Ok(adapter.call1((union,))?.unbind())
-    })?;
-    let adapter = adapter.bind(py);
-    let validated = adapter
+    let official = validator(py, "Event")?;
+    let validated = official
         .call_method1(intern!(py, "validate_json"), (PyBytes::new(py, document),))
         .or_else(|error| {
             // Its JSON parser stops at 200 levels, where this one has read the document.
             match Refusal::of(py, &error) {
                 Some(refusal) if refusal.reason == "json_invalid" => {
-                    adapter.call_method1(intern!(py, "validate_python"), (wire,))
+                    official.call_method1(intern!(py, "validate_python"), (wire,))
                 }
                 _ => Err(error),
             }

@@ -2,14 +2,15 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use super::copy::{Uncopied, deep_copy};
 use super::incoming::dump;
 use crate::capi;
 use crate::errors::AGUIError;
-use crate::event::{Entry, EventKind, Plan, Registry, Shape, Surprise, View, build, registry};
+use crate::event::{
+    Entry, EventKind, Plan, Registry, Shape, Surprise, View, build, registry, validator,
+};
 use crate::json::MAX_DEPTH;
 
 /// Why there is no wire dict.
@@ -204,14 +205,6 @@ pub fn model<'py>(
     {
         return Ok(model);
     }
-    validated(dict, official)
-}
-
-#[cold]
-fn validated<'py>(dict: &Bound<'py, PyDict>, official: &str) -> PyResult<Bound<'py, PyAny>> {
-    static TYPE_ADAPTER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = dict.py();
-    let adapter = TYPE_ADAPTER.import(py, "pydantic", "TypeAdapter")?;
-    let class = py.import(intern!(py, "ag_ui.core"))?.getattr(official)?;
-    adapter.call1((class,))?.call_method1(intern!(py, "validate_python"), (dict,))
+    validator(py, official)?.call_method1(intern!(py, "validate_python"), (dict,))
 }
