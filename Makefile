@@ -23,9 +23,9 @@ export PYO3_BUILD_EXTENSION_MODULE := 1
 # $(call need,COMMAND,WHAT IS MISSING): one line and a failure where COMMAND fails.
 need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(2)' >&2; exit 1; }
 
-# $(call check_for,VERSION): that the crate compiles for another Python, which need not be here.
+# $(call check_for,VERSION): that clippy passes for another Python, which need not be here.
 check_for = PYO3_CONFIG_FILE=$(CURDIR)/.ci/pyo3-$(1).txt \
-	  cargo check --locked --quiet --lib --target-dir target/python-$(1) &&
+	  cargo clippy --locked --quiet --lib --target-dir target/python-$(1) -- -D warnings &&
 
 .PHONY: help demo test lint bench wheel sdist lock clean
 # Two installations at once would disturb each other.

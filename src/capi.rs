@@ -3,10 +3,11 @@
 //! All `unsafe` that touches Python objects is in this file and `capi/`, so that the rest of the
 //! crate can deny it. Everything here takes and returns `PyO3`'s own pointer types.
 //!
-//! **Borrowed references.** [`DictIter`], [`dict_items`] and [`list_item`] hand out references that
-//! the container owns. They stay valid as long as no Python code runs, since only Python code can
-//! change the container. Whoever calls something that may run Python takes a strong reference first
-//! (`to_owned`). On free-threaded builds the caller holds the container's critical section.
+//! **Borrowed references.** [`DictIter`], [`dict_items`], [`list_item`] and [`list_items`] hand out
+//! references that the container owns. They stay valid as long as no Python code runs, since only
+//! Python code can change the container. Whoever calls something that may run Python takes a strong
+//! reference first (`to_owned`). On free-threaded builds the caller holds the container's critical
+//! section.
 #![allow(unsafe_code)]
 
 mod call;

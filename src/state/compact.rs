@@ -461,7 +461,11 @@ pub fn compact_events<'py>(
     let py = events.py();
     let mut compactor = Compactor::make(py, reasoning, on_deviation);
     let mut out = Vec::new();
-    if let Ok(events) = events.cast_exact::<PyList>() {
+    // Rows are taken from where the list holds them. Without a lock on the interpreter another
+    // thread may drop an event from there meanwhile.
+    if cfg!(not(Py_GIL_DISABLED))
+        && let Ok(events) = events.cast_exact::<PyList>()
+    {
         let mut index = 0;
         loop {
             if let Some(segment) = compactor.segment(compactor.recent) {
