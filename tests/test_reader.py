@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 import pydantic_core
@@ -52,12 +53,18 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def read(text: str) -> Any:
-    """The value, as the reader reads it inside an event."""
+def decoded(text: str) -> tuple[Any, Any]:
+    """An event with the value, as a dict and as a model."""
     document = f'{{"type":"CUSTOM","name":"n","value":{text}}}'
     as_dict = decode_event(document, as_dict=True)
     assert decode_event(document.encode(), as_dict=True).keys() == as_dict.keys()
-    assert same(decode_event(document).value, as_dict["value"])
+    return as_dict, decode_event(document)
+
+
+def read(text: str) -> Any:
+    """The value, as the reader reads it inside an event."""
+    as_dict, model = decoded(text)
+    assert same(model.value, as_dict["value"])
     return as_dict["value"]
 
 
@@ -131,9 +138,13 @@ def test_s9_no_utf8() -> None:
                 assert document[caught.value.offset :].startswith((bad, b'"'))
 
 
+def deep(levels: int) -> list[str]:
+    return ["[" * levels + "]" * levels, '{"a":' * levels + "1" + "}" * levels]
+
+
 @pytest.mark.parametrize("levels", [1, 200, MAX_DEPTH - 1])
 def test_d9_depth(levels: int) -> None:
-    for text in ("[" * levels + "]" * levels, '{"a":' * levels + "1" + "}" * levels):
+    for text in deep(levels):
         assert read(text) == json.loads(text)
 
 
@@ -151,7 +162,9 @@ def test_d9_deeper_than_the_limit() -> None:
 
 
 def test_d9_on_a_small_stack() -> None:
-    on_small_stack(lambda: test_d9_depth(MAX_DEPTH - 1))
+    for text in deep(MAX_DEPTH - 1):
+        as_dict, model = on_small_stack(partial(decoded, text))
+        assert as_dict["value"] == model.value == json.loads(text)
     on_small_stack(test_d9_deeper_than_the_limit)
 
 
