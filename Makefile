@@ -47,7 +47,7 @@ lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(call need,cargo clippy --version,clippy is missing: rustup component add clippy)
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	$(foreach version,3.14 3.14t,$(call check_for,$(version))) true
+	$(foreach version,3.15 3.15t,$(call check_for,$(version))) true
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict python/
