@@ -148,18 +148,49 @@ pub fn text<'a>(string: &'a Bound<'_, PyString>) -> Text<'a> {
 #[inline]
 fn usual_ascii<'a>(string: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     let ptr = string.as_ptr();
-    // SAFETY: `ptr` is a str. The data live as long as the str does, which is immutable. Of the
-    // struct only the size is used: the bits of its `state` differ by version. Right behind it are
-    // the data of a str that has only ASCII; any other has them farther off, or elsewhere, or
-    // nowhere yet: a legacy str before Python 3.12 may not be "ready".
+    // SAFETY: `ptr` is a str. The data live as long as the str does, which is immutable. Right
+    // behind the struct are the data of a str that has only ASCII; any other has them farther off,
+    // or elsewhere, or nowhere yet: a legacy str before Python 3.12 may not be "ready".
     unsafe {
-        let data = ffi::PyUnicode_DATA(ptr);
-        if data != ptr.cast::<ffi::PyASCIIObject>().add(1).cast() {
+        let data = data_of_ascii(ptr);
+        let is_usual = match COMPACT_ASCII {
+            Some((byte, bits)) => {
+                let state = &raw const (*ptr.cast::<ffi::PyASCIIObject>()).state;
+                *state.cast::<u8>().add(byte) & bits == bits
+            }
+            None => ffi::PyUnicode_DATA(ptr) == data.cast(),
+        };
+        if !is_usual {
             return None;
         }
         let len = ffi::PyUnicode_GET_LENGTH(ptr).cast_unsigned();
-        Some(std::slice::from_raw_parts(data.cast(), len))
+        Some(std::slice::from_raw_parts(data, len))
     }
+}
+
+/// Where in the `state` of a str `compact` and `ascii` are, the byte and the bits, as the public
+/// headers of all versions so far have it. `PyO3` has no opinion on them from Python 3.14 on, where
+/// it calls CPython for what is one comparison.
+const COMPACT_ASCII: Option<(usize, u8)> = if cfg!(any(target_endian = "big", Py_3_16)) {
+    None
+} else if cfg!(not(Py_GIL_DISABLED)) {
+    // unsigned int interned:2, kind:3, compact:1, ascii:1
+    Some((0, 0b0110_0000))
+} else if cfg!(all(Py_3_14, not(windows))) {
+    // unsigned char interned; unsigned int kind:3, compact:1, ascii:1
+    Some((1, 0b0001_1000))
+} else {
+    None
+};
+
+/// Where the characters of a compact str are that are all ASCII.
+///
+/// # Safety
+/// `string` is a str.
+#[inline]
+unsafe fn data_of_ascii(string: *mut ffi::PyObject) -> *mut u8 {
+    // SAFETY: the caller's: the data of such a str come right behind the struct.
+    unsafe { string.cast::<ffi::PyASCIIObject>().add(1).cast() }
 }
 
 #[inline(never)]
@@ -274,7 +305,7 @@ pub fn ascii_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAn
     unsafe {
         let string = ffi::PyUnicode_New(bytes.len().cast_signed(), 127);
         let string = Bound::from_owned_ptr_or_err(py, string)?;
-        let data = ffi::PyUnicode_DATA(string.as_ptr()).cast();
+        let data = data_of_ascii(string.as_ptr());
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
         Ok(string)
     }
