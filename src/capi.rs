@@ -357,17 +357,18 @@ pub fn utf8_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny
 /// # Safety
 /// `bytes` is UTF-8, none of its code points is above `T`, and there is room for all at `target`.
 unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut target: *mut T) {
-    const HIGH_BITS: u128 = u128::from_ne_bytes([0x80; 16]);
     let mut rest = bytes;
     // SAFETY: one unit is written for each code point; UTF-8 does not end within a sequence.
     unsafe {
         loop {
             // ASCII goes over in blocks, then up to the next sequence.
             while let Some((block, after)) = rest.split_first_chunk::<16>()
-                && u128::from_ne_bytes(*block) & HIGH_BITS == 0
+                && is_ascii(block)
             {
-                target.cast::<[T; 16]>().write_unaligned(block.map(T::from));
-                target = target.add(16);
+                for (at, byte) in block.iter().enumerate() {
+                    target.add(at).write(T::from(*byte));
+                }
+                target = target.add(block.len());
                 rest = after;
             }
             while let Some((&byte @ 0..0x80, after)) = rest.split_first() {
@@ -375,20 +376,39 @@ unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut targe
                 target = target.add(1);
                 rest = after;
             }
-            let Some((&lead, after)) = rest.split_first() else { return };
-            let (mut code, more) = match lead {
-                0..=0xdf => (u32::from(lead & 0x1f), 1),
-                0xe0..=0xef => (u32::from(lead & 0x0f), 2),
-                _ => (u32::from(lead & 0x07), 3),
-            };
-            for &byte in after.get_unchecked(..more) {
-                code = code << 6 | u32::from(byte & 0x3f);
+            if rest.is_empty() {
+                return;
             }
-            target.write(T::try_from(code).unwrap_or(T::from(b'?')));
-            target = target.add(1);
-            rest = after.get_unchecked(more..);
+            // Wide characters mostly come in rows as well.
+            while let Some((&lead @ 0x80.., after)) = rest.split_first() {
+                let tail = |at: usize| u32::from(after.get_unchecked(at) & 0x3f);
+                let (code, more) = match lead {
+                    0..=0xdf => (u32::from(lead & 0x1f) << 6 | tail(0), 1),
+                    0xe0..=0xef => (u32::from(lead & 0x0f) << 12 | tail(0) << 6 | tail(1), 2),
+                    _ => {
+                        let lead = u32::from(lead & 0x07);
+                        (lead << 18 | tail(0) << 12 | tail(1) << 6 | tail(2), 3)
+                    }
+                };
+                target.write(T::try_from(code).unwrap_or(T::from(b'?')));
+                target = target.add(1);
+                rest = after.get_unchecked(more..);
+            }
         }
     }
+}
+
+#[inline]
+fn is_ascii(block: &[u8; 16]) -> bool {
+    // As a number the block would be taken apart in that form, when it is widened, byte by byte.
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_movemask_epi8};
+        // SAFETY: SSE2 is part of x86_64; there are 16 bytes.
+        unsafe { _mm_movemask_epi8(_mm_loadu_si128(block.as_ptr().cast())) == 0 }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    block.is_ascii()
 }
 
 /// The value of an int, if 64 bits hold it.

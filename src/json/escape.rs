@@ -202,13 +202,42 @@ unsafe fn copy<const N: usize>(source: *const u8, target: *mut u8) -> [u8; N] {
 #[inline]
 #[cfg(target_arch = "x86_64")]
 fn first_special<const LATIN1: bool>(low: u64, high: u64) -> usize {
+    use std::arch::x86_64::_mm_set_epi64x;
+    // SAFETY: SSE2 is part of x86_64.
+    let found =
+        unsafe { special_bits::<LATIN1>(_mm_set_epi64x(high.cast_signed(), low.cast_signed())) };
+    (found | 1 << 16).trailing_zeros() as usize
+}
+
+/// Whether none of the bytes, which are ASCII, is special.
+#[inline]
+fn is_clean(bytes: &[u8; 16]) -> bool {
+    // (By way of a number, the bytes would be put into it one by one.)
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86_64; there are 16 bytes.
+    unsafe {
+        use std::arch::x86_64::_mm_loadu_si128;
+        special_bits::<false>(_mm_loadu_si128(bytes.as_ptr().cast())) == 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let both = u128::from_le_bytes(*bytes);
+        first_special::<false>(both as u64, (both >> 64) as u64) == bytes.len()
+    }
+}
+
+/// A bit for each byte, which says that it is special.
+///
+/// # Safety
+/// None needed, but that of the instructions, which x86_64 has.
+#[inline]
+#[cfg(target_arch = "x86_64")]
+unsafe fn special_bits<const LATIN1: bool>(bytes: std::arch::x86_64::__m128i) -> i32 {
     use std::arch::x86_64::{
-        _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
-        _mm_set1_epi8,
+        _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
     };
     // SAFETY: SSE2 is part of x86_64.
-    let found = unsafe {
-        let bytes = _mm_set_epi64x(high.cast_signed(), low.cast_signed());
+    unsafe {
         // Unsigned x <= 31 is min(x, 31) == x.
         let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
         let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22));
@@ -216,8 +245,7 @@ fn first_special<const LATIN1: bool>(low: u64, high: u64) -> usize {
         let found = _mm_or_si128(controls, _mm_or_si128(quotes, slashes));
         // Of each byte, the highest bit is looked at.
         _mm_movemask_epi8(if LATIN1 { _mm_or_si128(found, bytes) } else { found })
-    };
-    (found | 1 << 16).trailing_zeros() as usize
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -234,6 +262,7 @@ fn portable_first_special<const LATIN1: bool>(low: u64, high: u64) -> usize {
 
 /// The high bit of byte i is set if byte i is special. Bits above the lowest set one may be wrong
 /// (a borrow runs upwards), the lowest never is.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline]
 fn specials<const LATIN1: bool>(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -268,19 +297,23 @@ pub fn push_code_points<T: Copy + Into<u32>>(
     out: &mut Vec<u8>,
     text: &[T],
 ) -> Result<(), LoneSurrogate> {
-    for block in text.chunks(8) {
+    const BLOCK: usize = 16;
+    for block in text.chunks(BLOCK) {
         // Mostly, of a text with some wide characters most are ASCII.
-        if let Ok(block) = <&[T; 8]>::try_from(block)
+        if let Ok(block) = <&[T; BLOCK]>::try_from(block)
             && block.iter().fold(0, |all, &unit| all | unit.into()) < 0x80
         {
-            let bytes = block.map(|unit| unit.into() as u8);
-            if specials::<false>(u64::from_le_bytes(bytes)) == 0 {
+            let mut bytes = [0; BLOCK];
+            for (byte, &unit) in bytes.iter_mut().zip(block) {
+                *byte = unit.into() as u8;
+            }
+            if is_clean(&bytes) {
                 out.extend_from_slice(&bytes);
                 continue;
             }
         }
         // An escape has six bytes, a UTF-8 sequence at most four; eight are stored.
-        let mut bytes = [0; 8 * 6 + 2];
+        let mut bytes = [0; BLOCK * 6 + 2];
         let mut len = 0;
         for &unit in block {
             let code: u32 = unit.into();
@@ -291,8 +324,9 @@ pub fn push_code_points<T: Copy + Into<u32>>(
                     len += usize::from(written[7]);
                 }
                 Err(_) => {
-                    let char = char::from_u32(code).ok_or(LoneSurrogate)?;
-                    len += char.encode_utf8(&mut bytes[len..]).len();
+                    let (sequence, size) = utf8(code)?;
+                    bytes[len..len + 4].copy_from_slice(&sequence.to_le_bytes());
+                    len += size;
                 }
             }
         }
@@ -301,9 +335,34 @@ pub fn push_code_points<T: Copy + Into<u32>>(
     Ok(())
 }
 
+/// The UTF-8 of a code point from U+0080 on, the first byte lowest, and how many bytes it has.
+#[inline]
+fn utf8(code: u32) -> Result<(u32, usize), LoneSurrogate> {
+    let tail = |shift: u32| 0x80 | code >> shift & 0x3f;
+    if code < 0x800 {
+        return Ok((0xc0 | code >> 6 | tail(0) << 8, 2));
+    }
+    if (0xd800..0xe000).contains(&code) {
+        return Err(LoneSurrogate);
+    }
+    if code < 0x1_0000 {
+        return Ok((0xe0 | code >> 12 | tail(6) << 8 | tail(0) << 16, 3));
+    }
+    Ok((0xf0 | code >> 18 | tail(12) << 8 | tail(6) << 16 | tail(0) << 24, 4))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_code_point_as_utf8() {
+        for code in 0x80..=u32::from(char::MAX) {
+            let expected = char::from_u32(code).map(|char| char.to_string().into_bytes());
+            let ours = utf8(code).map(|(bytes, size)| bytes.to_le_bytes()[..size].to_vec());
+            assert_eq!(ours.ok(), expected);
+        }
+    }
 
     /// The oracle: one character at a time, as the RFC's grammar reads.
     fn scalar(text: &str) -> Vec<u8> {
