@@ -360,7 +360,7 @@ unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut targe
     let mut rest = bytes;
     // SAFETY: one unit is written for each code point; UTF-8 does not end within a sequence.
     unsafe {
-        loop {
+        while !rest.is_empty() {
             // ASCII goes over in blocks, then up to the next sequence.
             while let Some((block, after)) = rest.split_first_chunk::<16>()
                 && is_ascii(block)
@@ -375,9 +375,6 @@ unsafe fn decode_utf8<T: Copy + From<u8> + TryFrom<u32>>(bytes: &[u8], mut targe
                 target.write(T::from(byte));
                 target = target.add(1);
                 rest = after;
-            }
-            if rest.is_empty() {
-                return;
             }
             // Wide characters mostly come in rows as well.
             while let Some((&lead @ 0x80.., after)) = rest.split_first() {
