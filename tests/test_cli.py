@@ -20,7 +20,8 @@ pytest.importorskip("rich")
 from click.testing import CliRunner, Result
 
 import agui_codec
-from agui_codec import _commands, _demo, _reading
+from agui_codec import _demo
+from agui_codec.cli import commands, demo, reading
 
 COMMAND = [sys.executable, "-m", "agui_codec.cli"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes and signals")
@@ -31,7 +32,7 @@ JSONL = b"".join(frame[6:-1] for frame in FRAMES)
 
 
 def invoke(*arguments: str, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(_commands.cli, arguments, input=stdin)
+    return CliRunner().invoke(commands.cli, arguments, input=stdin)
 
 
 def encode(stdin: bytes, *options: str) -> Result:
@@ -86,7 +87,7 @@ def test_demo_fails_when_a_frame_differs(monkeypatch):
         def encode(self, event: Any) -> str:
             return super().encode(event).replace("Let me ", "Let us ")
 
-    monkeypatch.setattr(_commands, "OfficialEncoder", Other)
+    monkeypatch.setattr(demo, "OfficialEncoder", Other)
     result = invoke("demo")
     assert result.exit_code == 1
     assert "1 frames differ" in result.output
@@ -196,7 +197,7 @@ def test_any_cut_gives_the_same_events(stdin):
             return super().read1(3)
 
     stdin = b"\xef\xbb\xbf" + stdin.replace(b"\n", b"\r\n")
-    events = list(_reading.Events(Chunks(stdin), None))
+    events = list(reading.Events(Chunks(stdin), None))
     assert events == [json.loads(line) for line in JSONL.splitlines()]
 
 
@@ -296,7 +297,7 @@ def test_lines_are_counted_however_they_come(end, size):
     sse = b"\xef\xbb\xbf" + good + b"\n: ping\n\nid: 1\n" + good + b"\n: x\ndata: {}\n\n"
     jsonl = b'\n{"type":"RAW","event":1}\n\n \n{"type":"RAW","event":1}\n{}\n'
     for stdin, lines, last in ((sse, [1, 8], 13), (jsonl, [2, 5], 6)):
-        events = _reading.Events(Pieces(stdin.replace(b"\n", end)), None)
+        events = reading.Events(Pieces(stdin.replace(b"\n", end)), None)
         seen = []
 
         def read(events=events, seen=seen) -> None:
@@ -405,7 +406,7 @@ def test_memory_does_not_grow_with_the_input():
 
     tracemalloc.start()
     try:
-        count = sum(1 for _ in _reading.Events(Endless(), None))
+        count = sum(1 for _ in reading.Events(Endless(), None))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -17,7 +17,8 @@ pytest.importorskip("rich")
 from click.testing import CliRunner, Result
 
 import random_events
-from agui_codec import AGUI_MEDIA_TYPE, EventEncoder, _commands, proto, to_json
+from agui_codec import AGUI_MEDIA_TYPE, EventEncoder, proto, to_json
+from agui_codec.cli import commands
 
 EVENTS = [proto.decode(proto.encode(it), as_dict=True) for it in random_events.events(51, 62)]
 STREAMS = {
@@ -28,7 +29,7 @@ STREAMS = {
 
 
 def convert(*arguments: Any, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(_commands.cli, ["convert", *map(str, arguments)], input=stdin)
+    return CliRunner().invoke(commands.cli, ["convert", *map(str, arguments)], input=stdin)
 
 
 @pytest.mark.parametrize("source", STREAMS)

@@ -15,7 +15,8 @@ pytest.importorskip("rich")
 
 from click.testing import CliRunner, Result
 
-from agui_codec import EventEncoder, _commands, _demo, _reading, to_json
+from agui_codec import EventEncoder, _demo, to_json
+from agui_codec.cli import commands, reading
 
 RUN = _demo.run()
 PROTOBUF = EventEncoder("application/vnd.ag-ui.event+proto")
@@ -28,7 +29,7 @@ DICTS = [json.loads(to_json(event)) for event in RUN]
 
 
 def invoke(*arguments: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(_commands.cli, arguments, input=stdin)
+    return CliRunner().invoke(commands.cli, arguments, input=stdin)
 
 
 def lines(result: Result) -> list[object]:
@@ -69,7 +70,7 @@ class TestDecode:
             def read1(self, _: int | None = -1) -> bytes:
                 return super().read1(1)
 
-        assert list(_reading.Events(Slow(packed), None)) == DICTS
+        assert list(reading.Events(Slow(packed), None)) == DICTS
 
     def test_done(self) -> None:
         stdin = STREAMS["sse"] + b"data: [DONE]\n\n"

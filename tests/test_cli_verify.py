@@ -13,7 +13,7 @@ pytest.importorskip("rich")
 
 from click.testing import CliRunner, Result
 
-from agui_codec import _commands
+from agui_codec.cli import commands
 from conftest import corpus_files
 from streams import Event, run
 
@@ -22,7 +22,7 @@ def verify(events: list[Event] | bytes, *options: str) -> Result:
     data = events
     if not isinstance(data, bytes):
         data = b"".join(json.dumps(event).encode() + b"\n" for event in data)
-    return CliRunner().invoke(_commands.cli, ["verify", "-", *options], input=data)
+    return CliRunner().invoke(commands.cli, ["verify", "-", *options], input=data)
 
 
 def verdict(events: list[Event] | bytes) -> tuple[int, Any]:

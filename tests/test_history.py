@@ -1,4 +1,4 @@
-"""History: `python/agui_codec/history.py`."""
+"""History: `python/agui_codec/history/`."""
 
 from __future__ import annotations
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
 from ag_ui.encoder import AGUI_MEDIA_TYPE
+from rich.console import Console
+from rich.text import Text
 
 from agui_codec import AGUIError, EncodeError, EventEncoder, to_json
-from agui_codec._reading import SOURCES, allow_done_option, opened, read
+from agui_codec.cli.reading import (
+    SOURCES,
+    Events,
+    allow_done_option,
+    at,
+    file_argument,
+    opened,
+    plain,
+    read,
+    source_option,
+    text_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,3 +103,69 @@ def convert(
         raise click.ClickException(str(error)) from None
     # Of no events at all a file is made, too.
     out.flush()
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@source_option
+@allow_done_option
+@text_option("sse")
+def encode(file: BinaryIO, source: str | None, allow_done: bool, target: str) -> None:
+    """Write the events of FILE (- for stdin) as SSE.
+
+    FILE holds one JSON object a line, Server-Sent Events or protobuf frames, possibly compressed.
+    Each event is written at once, so a live stream can be piped through. Keys in snake_case become
+    camelCase, and optional fields that are null are left out. The first event that is none ends
+    the work with status 1 and says at which line; what came before it has been written.
+    """
+    out = sys.stdout.buffer
+    frame = EventEncoder().encode_binary
+    events = Events(file, source, allow_done)
+    try:
+        for event in events:
+            out.write(frame(event) if target == "sse" else to_json(event) + b"\n")
+            out.flush()
+    except AGUIError as error:
+        raise at(events.line, error) from None
+
+
+@click.command()
+@file_argument
+@source_option
+@allow_done_option
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["pretty", "jsonl"]),
+    help="What to write. By default pretty on a terminal, else jsonl.",
+)
+def decode(file: IO[bytes], source: str | None, allow_done: bool, target: str | None) -> None:
+    """Write the events of FILE (- for stdin) as JSON, one a line.
+
+    FILE holds Server-Sent Events, JSON Lines or protobuf frames, possibly compressed. Optional
+    fields that are null are left out. Each event is written as soon as it is there, so a live
+    stream can be followed:
+
+    curl -N ... | agui-codec decode
+
+    The first event that is none ends the work with status 1; what came before it has been written.
+    """
+    pretty = target == "pretty" if target else sys.stdout.isatty()
+    console = Console(highlight=False, soft_wrap=True)
+    out = sys.stdout.buffer
+    try:
+        for event in read(*opened(file, source), allow_done):
+            if pretty:
+                console.print(_line(event))
+            else:
+                out.write(to_json(event) + b"\n")
+                out.flush()
+    except AGUIError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _line(event: dict[str, Any]) -> Text:
+    """An event for people: its type, and the rest of it."""
+    rest = {key: value for key, value in event.items() if key != "type"}
+    line = Text(f"{plain(event['type']):26} ", "bold")
+    return line.append(json.dumps(rest, ensure_ascii=False), "not bold")

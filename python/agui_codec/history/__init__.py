@@ -1,0 +1,13 @@
+"""History: the runs of threads, kept compacted in an append-only store, and replayed.
+
+Runs of a thread form a tree: a run continues its ``parentRunId``, and one that names none continues
+the run that was stored last on its thread. What a run adds up to is what its line of ancestors adds
+up to, from the root to it.
+"""
+
+from agui_codec.history.history import EventHistory
+from agui_codec.history.jsonl import JSONLinesStore
+from agui_codec.history.sqlite import SQLiteStore
+from agui_codec.history.store import RunInfo, RunStore
+
+__all__ = ["EventHistory", "JSONLinesStore", "RunInfo", "RunStore", "SQLiteStore"]
