@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from agui_codec._native import (
-    AGUIError,
-    ChunkExpander,
-    EventReducer,
-    EventVerifier,
-    compact_events,
-    to_json,
+from agui_codec._native import EventReducer
+from agui_codec.history.store import OPEN, missing, still_open
+from agui_codec.history.writer import (
+    TERMINAL,
+    Record,
+    RunWriter,
+    checked_outcome,
+    ignore,
+    plain_input,
 )
-from agui_codec.history.store import missing
-from agui_codec.stream import through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
+    from types import TracebackType
 
     from ag_ui.core import RunAgentInput
-    from ag_ui.core.events import BaseEvent
+    from typing_extensions import Self
 
     from agui_codec.history.store import RunInfo, RunStore
-
-    Event = BaseEvent | dict[str, Any]
+    from agui_codec.history.writer import Event
 
 
 class EventHistory:
     """The history of threads: append runs, list them, and replay a thread to any of them.
 
+    It may be used by several threads. As a context manager it closes its store at the end.
+
     Args:
         store: Where the runs are kept.
 
     Raises:
-        AGUIError: From the methods, for a run that is unknown or known already.
+        RunNotFoundError: From the methods, for a run or a thread that is not stored.
+        DamagedRunError: From the methods, for a run that cannot be read back.
+        StoreError: From the methods, if the database fails.
+
+    Example:
+        >>> from agui_codec.history import EventHistory, SQLiteStore
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> with EventHistory(SQLiteStore(":memory:")) as history:
+        ...     events = [{"type": "RUN_STARTED", **ids}, {"type": "RUN_FINISHED", **ids}]
+        ...     run = history.append(events)
+        ...     history.threads(), run.outcome
+        (['t'], 'success')
     """
 
     #: Of so many runs the reducers are kept: mostly the next run continues one of the last.
@@ -44,11 +57,29 @@ class EventHistory:
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
-        self._reducers: OrderedDict[tuple[str, str], EventReducer] = OrderedDict()
+        self._reducers: OrderedDict[tuple[object, ...], EventReducer] = OrderedDict()
         self._guard = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"EventHistory({self._store!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
     def append(
-        self, events: Iterable[Event], *, input: RunAgentInput | dict[str, Any] | None = None
+        self,
+        events: Iterable[Event],
+        *,
+        input: RunAgentInput | dict[str, Any] | None = None,
+        outcome: str | None = None,
     ) -> RunInfo:
         """Store a run.
 
@@ -59,38 +90,113 @@ class EventHistory:
             events: The events of one run, from RUN_STARTED to RUN_FINISHED or RUN_ERROR, as SDK
                 models or wire dicts.
             input: What the run started from, if RUN_STARTED does not say.
+            outcome: For a run that broke off, which is stored as it is: ``cancelled``, ``error`` or
+                ``truncated``. If the run's own end is there after all, that counts.
 
         Returns:
             What was stored.
 
         Raises:
-            SequenceError: The events are no legal run.
-            AGUIError: Not one whole run; or its id is stored already, or its parent is not.
+            SequenceError: The events are not a legal run.
+            DuplicateRunError: The run is stored already.
+            RunNotFoundError: Its parent is not stored.
+            AGUIError: The events are not one run.
+            ValueError: For another outcome.
+
+        Example:
+            ``history.append(events, input=run_agent_input)`` after a run has ended;
+            ``history.append(events, outcome="cancelled")`` after its client has gone.
         """
-        verified = list(through(events, ChunkExpander(), EventVerifier()))
-        run = [
-            json.loads(to_json(event))
-            for event in compact_events(verified, reasoning=True, on_deviation=_ignore)
-        ]
-        starts = [event for event in run if event["type"] == "RUN_STARTED"]
-        if len(starts) != 1 or run[0] is not starts[0]:
-            raise AGUIError(f"one run is stored at a time, and here are {len(starts)}")
-        started = starts[0]
-        if input is not None:
-            started["input"] = _plain(input)
-        given = started.get("input")
-        parent = started.get("parentRunId")
-        if parent is None and given is not None:
-            parent = given.get("parentRunId")
+        if outcome is not None:
+            checked_outcome(outcome)
+        record = Record(None if input is None else plain_input(input), whole=outcome is None)
+        checked: list[Any] = []
+        for event in events:
+            checked += record.check(event)
+            if record.error is not None:
+                raise record.error
+        checked += record.check(None)
+        if record.error is not None:
+            raise record.error
+        info = record.info(outcome)
+        record.keep(checked)
+        record.close()
 
         def build(parent: str | None) -> bytes:
-            if given is not None and parent is not None:
-                started["input"] = self._without_known(given, started["threadId"], parent)
-            return json.dumps(run, ensure_ascii=False, separators=(",", ":")).encode()
+            record.normalize(self._without_known, parent)
+            return record.compacted()
 
-        return self._store.append(
-            started["threadId"], started["runId"], parent, _outcome(run[-1]), build
-        )
+        return self._store.append(info, build)
+
+    def writer(self, *, input: RunAgentInput | dict[str, Any] | None = None) -> RunWriter:
+        """Begin to store a run that is going to happen, event by event.
+
+        Until it has ended the outcome of the run is ``open``, and so it stays if the process is
+        killed: :meth:`end` then ends it.
+
+        Args:
+            input: What the run started from, if RUN_STARTED does not say.
+
+        Returns:
+            A context manager with ``write(events)``, ``finish()`` and ``abort()``.
+        """
+        given = None if input is None else plain_input(input)
+        return RunWriter(self._store, self._without_known, given)
+
+    def end(self, thread_id: str, run_id: str, outcome: str = "truncated") -> RunInfo:
+        """End a run whose writer was killed, with what there is of it.
+
+        Args:
+            thread_id: The thread.
+            run_id: The run, whose outcome is ``open``.
+            outcome: What it is to be: ``truncated``, ``cancelled`` or ``error``.
+
+        Returns:
+            The run as it is stored now.
+
+        Raises:
+            HistoryError: The run has ended already.
+        """
+        checked_outcome(outcome)
+        still_open(self._store, thread_id, run_id)
+        record = Record(None, whole=False)
+        for event in self._store.events(thread_id, run_id):
+            record.keep(record.check(event))
+        record.close()
+        return self._store.finish(record.info(outcome), record.compacted())
+
+    def delete_thread(self, thread_id: str) -> int:
+        """Delete all runs of a thread.
+
+        Args:
+            thread_id: The thread.
+
+        Returns:
+            The number of runs deleted: 0 for a thread that is not stored.
+        """
+        return self._store.delete(thread_id=thread_id)
+
+    def delete_before(self, time: datetime) -> int:
+        """Delete the threads to which nothing has been added since a time.
+
+        A thread goes as a whole, since its later runs continue the earlier ones. Runs stored by
+        version 0.1 have no time: their threads stay.
+
+        Args:
+            time: The time, with a time zone.
+
+        Returns:
+            The number of runs deleted.
+
+        Raises:
+            ValueError: The time has no time zone.
+
+        Example:
+            ``history.delete_before(datetime.now(timezone.utc) - timedelta(days=30))``
+        """
+        if time.tzinfo is None:
+            raise ValueError("time has no time zone: datetime.now(timezone.utc) has one")
+        return self._store.delete(before=time)
 
     def threads(self) -> list[str]:
         """List the ids of the threads, the oldest first."""
@@ -107,29 +213,47 @@ class EventHistory:
             thread_id: The thread.
             run_id: The run; by default the last one stored.
         """
-        runs = {run.run_id: run for run in self._store.runs(thread_id)}
         if run_id is None:
-            run_id = next(reversed(runs), None)
-        line: list[RunInfo] = []
-        step = run_id
-        while step is not None:
-            if step not in runs:
-                raise missing(thread_id, run_id)
-            line.append(runs[step])
-            step = runs[step].parent_run_id
-        if not line:
+            last = self._store.last(thread_id)
+            if last is None:
+                raise missing(thread_id, None)
+            run_id = last.run_id
+        runs = {run.run_id: run for run in self._store.runs(thread_id)}
+        line: dict[str, RunInfo] = {}
+        step: str | None = run_id
+        while step is not None and step not in line:
+            line[step] = runs.get(step) or self._run(thread_id, step)
+            step = line[step].parent_run_id
+        return list(line.values())[::-1]
+
+    def _run(self, thread_id: str, run_id: str) -> RunInfo:
+        run = self._store.info(thread_id, run_id)
+        if run is None:
             raise missing(thread_id, run_id)
-        return line[::-1]
+        return run
 
     def replay(self, thread_id: str, run_id: str | None = None) -> Iterator[dict[str, Any]]:
         """Iterate over the events that lead to a run, as wire dicts.
 
+        They are one legal stream: behind a run that broke off stands a RUN_ERROR with its outcome
+        as the ``code``. Only a last run that is still open has no end.
+
         Args:
             thread_id: The thread.
             run_id: The run to end with; by default the last one stored.
+
+        Raises:
+            RunNotFoundError: There is no such run; at once, not at the first event.
         """
-        for run in self.line(thread_id, run_id):
-            yield from self._store.events(run.thread_id, run.run_id)
+        return self._replay(self.line(thread_id, run_id))
+
+    def _replay(self, line: list[RunInfo]) -> Iterator[dict[str, Any]]:
+        for run, events in zip(line, self._store.events_of(line), strict=True):
+            yield from events
+            ended = bool(events) and events[-1]["type"] in TERMINAL
+            if not ended and (run.outcome != OPEN or run is not line[-1]):
+                message = f"the run broke off ({run.outcome})"
+                yield {"type": "RUN_ERROR", "message": message, "code": run.outcome}
 
     def reducer(
         self, thread_id: str, run_id: str | None = None, *, as_dict: bool = False
@@ -146,8 +270,8 @@ class EventHistory:
         """
         if not as_dict:
             events = self.replay(thread_id, run_id)
-            return EventReducer(on_deviation=_ignore).apply_all(events)
-        return self._reduced(self.line(thread_id, run_id)).fork()
+            return EventReducer(on_deviation=ignore).apply_all(events)
+        return self._reduced(thread_id, run_id).fork()
 
     def messages(self, thread_id: str, run_id: str | None = None) -> list[Any]:
         """List the messages of a thread at a run (by default the last), as SDK models."""
@@ -170,59 +294,56 @@ class EventHistory:
         Returns:
             A wire dict. Replaying a run with it gives the same messages as with ``input``.
         """
-        plain = _plain(input)
+        plain = plain_input(input)
         parent = parent_run_id or plain.get("parentRunId")
-        runs = self._store.runs(plain["threadId"])
-        if parent is None and not runs:
-            return plain
-        return self._without_known(plain, plain["threadId"], parent or runs[-1].run_id)
+        if parent is None:
+            last = self._store.last(plain["threadId"])
+            if last is None:
+                return plain
+            parent = last.run_id
+        return self._without_known(plain, plain["threadId"], parent)
 
     def close(self) -> None:
         """Close the store."""
         self._store.close()
 
     def _without_known(self, given: dict[str, Any], thread_id: str, run_id: str) -> dict[str, Any]:
-        held = self._reduced(self.line(thread_id, run_id))
+        held = self._reduced(thread_id, run_id)
         messages = [one for one in given.get("messages", ()) if held.message(one["id"]) is None]
         return {**given, "messages": messages}
 
-    def _reduced(self, line: list[RunInfo]) -> EventReducer:
-        """The reducer at the end of a line, which is not to be changed: runs never do."""
-        known, base = 0, EventReducer(as_dict=True, on_deviation=_ignore)
-        with self._guard:
-            for length in range(len(line), 0, -1):
-                kept = self._reducers.get((line[length - 1].thread_id, line[length - 1].run_id))
-                if kept is not None:
-                    known, base = length, kept
-                    break
-        if known == len(line):
+    def _reduced(self, thread_id: str, run_id: str | None) -> EventReducer:
+        """The reducer at a run, which is not to be changed: it is kept for the next who asks."""
+        if run_id is None:
+            last = self._store.last(thread_id)
+            if last is None:
+                raise missing(thread_id, None)
+            run_id = last.run_id
+        # From the run back to one whose reducer is kept.
+        line: list[RunInfo] = []
+        base: EventReducer | None = None
+        step: str | None = run_id
+        while step is not None and base is None:
+            run = self._run(thread_id, step)
+            with self._guard:
+                base = self._reducers.get(_key(run))
+            if base is None:
+                line.append(run)
+                step = run.parent_run_id
+        if not line and base is not None:
             return base
-        reducer = base.fork()
-        for run in line[known:]:
-            reducer.apply_all(self._store.events(run.thread_id, run.run_id))
-        with self._guard:
-            self._reducers[line[-1].thread_id, line[-1].run_id] = reducer
-            while len(self._reducers) > self.KEPT:
-                self._reducers.popitem(last=False)
+        line.reverse()
+        reducer = EventReducer(as_dict=True, on_deviation=ignore) if base is None else base.fork()
+        reducer.apply_all(self._replay(line))
+        # A run that is open may still grow.
+        if all(run.outcome != OPEN for run in line):
+            with self._guard:
+                self._reducers[_key(line[-1])] = reducer
+                while len(self._reducers) > self.KEPT:
+                    self._reducers.popitem(last=False)
         return reducer
 
 
-def _plain(input: RunAgentInput | dict[str, Any]) -> dict[str, Any]:
-    """The wire dict of an input: that of the RUN_STARTED that would carry it."""
-    thread = input["threadId"] if isinstance(input, dict) else input.thread_id
-    event = {"type": "RUN_STARTED", "threadId": thread, "runId": "", "input": input}
-    if not isinstance(input, dict):
-        event["input"] = input.model_dump(by_alias=True)
-    plain: dict[str, Any] = json.loads(to_json(event))["input"]
-    return plain
-
-
-def _outcome(last: dict[str, Any]) -> str:
-    if last["type"] == "RUN_ERROR":
-        return "error"
-    outcome: str = (last.get("outcome") or {}).get("type", "success")
-    return outcome
-
-
-def _ignore(_deviation: object) -> None:
-    """Whoever received the stream was told already."""
+def _key(run: RunInfo) -> tuple[object, ...]:
+    # With the time, since a run that was deleted may be stored anew.
+    return run.thread_id, run.run_id, run.stored_at
