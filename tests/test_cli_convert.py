@@ -89,7 +89,7 @@ def test_which_event_is_wrong() -> None:
     big = b'{"type":"CUSTOM","name":"n","value":9007199254740993}\n'
     for bad, message in ((big, "value: "), (b"x\n", "'x' where a value")):
         done = convert("-", "--to", "protobuf", stdin=good + bad)
-        assert done.stderr.startswith(f"Error: event 1: {message}")
+        assert done.stderr.startswith(f"Error: stdin: line 2: event 1: {message}")
 
 
 def test_done_is_passed_over_if_asked_for() -> None:

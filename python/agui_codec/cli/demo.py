@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ag_ui.encoder import EventEncoder as OfficialEncoder
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from agui_codec import AGUI_MEDIA_TYPE, SSE_MEDIA_TYPE, EventEncoder, _demo
 from agui_codec._demo import DICT, MODEL, OFFICIAL, ORJSON
+from agui_codec.cli.console import Console
 from agui_codec.cli.state import rebuilt
 
 if TYPE_CHECKING:
@@ -106,7 +106,13 @@ def _speeds() -> Table:
 
 
 @click.command()
-@click.option("--rounds", default=101, show_default=True, help="How often to time each contender.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=101,
+    show_default=True,
+    help="How often to time each contender.",
+)
 def bench(rounds: int) -> None:
     """Measure the encoder on this machine.
 
@@ -151,6 +157,6 @@ def _checked_documents() -> Iterator[_demo.Document]:
 
 
 def _console() -> Console:
-    console = Console(highlight=False)
+    console = Console()
     console.width = min(console.width, WIDTH)
     return console

@@ -1,4 +1,4 @@
-"""The commands of ``agui-codec`` about what streams add up to: compact, replay, diff."""
+"""The commands about what streams add up to: compact, replay, diff."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import io
 import json
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from agui_codec._native import (
-    AGUIError,
-    ChunkExpander,
-    Compactor,
-    EventReducer,
-    EventVerifier,
-    create_patch,
-    to_json,
-)
-from agui_codec.cli.reading import Events, at, source_option, text_option
+from agui_codec import AGUIError
+from agui_codec._native import ChunkExpander, Compactor, EventReducer, EventVerifier, create_patch
+from agui_codec.cli.convert import target_option, writer
+from agui_codec.cli.reading import Events, allow_done_option, plain, reading, source_option
 from agui_codec.decoder import EventDecoder
 from agui_codec.encoder import EventEncoder
 from agui_codec.stream import through
@@ -27,22 +21,16 @@ from agui_codec.stream import through
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-def _expanded(file: BinaryIO, source: str | None, until: int | None) -> Iterator[dict[str, Any]]:
-    """The first events of a stream, their chunks expanded."""
-    events = Events(file, source)
-    try:
-        yield from through(islice(events, until), ChunkExpander())
-    except AGUIError as error:
-        raise at(events.line, error) from None
+    from agui_codec import Deviation
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
-@source_option
-@text_option("jsonl")
+@reading
+@target_option("What to write. By default jsonl.")
 @click.option("--reasoning", is_flag=True, help="Collapse reasoning as well.")
-def compact(file: BinaryIO, source: str | None, target: str, reasoning: bool) -> None:
+def compact(
+    file: IO[bytes], source: str | None, allow_done: bool, target: str | None, reasoning: bool
+) -> None:
     """Write the events of FILE (- for stdin) compacted.
 
     Chunks are expanded, the deltas of a message and the arguments of a call become one event,
@@ -50,28 +38,27 @@ def compact(file: BinaryIO, source: str | None, target: str, reasoning: bool) ->
     What is final is written at once.
     """
     compactor = Compactor(reasoning=reasoning)
-    frame = EventEncoder().encode_binary if target == "sse" else _line
     out = sys.stdout.buffer
-    try:
-        for event in _expanded(file, source, None):
+    write = writer(out, target or "jsonl", full=False, live=False)
+    events = Events(file, source, allow_done, progress=not sys.stdout.isatty())
+    with events.reporting():
+        for event in _expanded(events):
             for result in compactor.feed(event):
-                out.write(frame(result))
+                write(result)
             out.flush()
         for result in compactor.close():
-            out.write(frame(result))
-    except AGUIError as error:
-        raise click.ClickException(str(error)) from None
+            write(result)
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
-@source_option
+@reading
 @click.option("--until", type=click.IntRange(0), help="Replay so many events and no more.")
 @click.option("--state", "only_state", is_flag=True, help="Write the state alone.")
 @click.option("--messages", "only_messages", is_flag=True, help="Write the messages alone.")
 def replay(
-    file: BinaryIO,
+    file: IO[bytes],
     source: str | None,
+    allow_done: bool,
     until: int | None,
     only_state: bool,
     only_messages: bool,
@@ -81,7 +68,7 @@ def replay(
     Without options: messages, state, and what is pending. What the protocol says to tolerate
     is reported on stderr.
     """
-    reducer = _reduced(_expanded(file, source, until))
+    reducer = _reduced(Events(file, source, allow_done, progress=True), until)
     if only_state and not only_messages:
         result = reducer.state
     elif only_messages and not only_state:
@@ -95,38 +82,61 @@ def replay(
 
 @click.command()
 @click.argument("before", type=click.File("rb"))
-@click.argument("after", type=click.File("rb"))
-def diff(before: BinaryIO, after: BinaryIO) -> None:
-    """Write the JSON Patch that turns BEFORE into AFTER.
+@click.argument("after", type=click.File("rb"), metavar="[AFTER]", default="-")
+@source_option
+@allow_done_option
+def diff(before: IO[bytes], after: IO[bytes], source: str | None, allow_done: bool) -> None:
+    """Write the JSON Patch that turns BEFORE into AFTER (- for stdin).
 
     Each is a JSON document, or a stream of events, which stands for the messages and the state
-    that it adds up to. Ends with status 1 if they differ, as diff does.
+    that it adds up to. A JSON array is a document; with --from json it is a stream. Status 1 if
+    they differ, as diff has it.
     """
-    documents = [_document(file) for file in (before, after)]
+    files = (before, after)
+    if all(_name(file) == "stdin" for file in files):
+        raise click.UsageError("BEFORE and AFTER cannot both be stdin")
+    documents = [_document(file, source, allow_done) for file in files]
     try:
         patch = create_patch(*documents)
     except AGUIError as error:
-        raise click.ClickException(str(error)) from None
+        names = " and ".join(map(_name, files))
+        raise click.ClickException(plain(f"{names}: {error}")) from None
     _print(patch)
     if patch:
-        sys.exit(1)
+        click.get_current_context().exit(1)
 
 
-def _document(file: BinaryIO) -> Any:
+def _name(file: IO[bytes]) -> str:
+    return Events(file).name
+
+
+def _document(file: IO[bytes], source: str | None, allow_done: bool) -> Any:
     data = file.read()
-    try:
-        return json.loads(data)
-    except ValueError:
-        reducer = _reduced(_expanded(io.BytesIO(data), None, None))
-        return {"messages": reducer.messages, "state": reducer.state}
+    if source is None:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            # Then it has to be a stream.
+            pass
+    events = Events(io.BytesIO(data), source, allow_done)
+    events.name = _name(file)
+    reducer = _reduced(events)
+    return {"messages": reducer.messages, "state": reducer.state}
 
 
-def _reduced(events: Iterator[dict[str, Any]]) -> EventReducer:
-    reducer = EventReducer(as_dict=True, on_deviation=lambda one: click.echo(str(one), err=True))
-    try:
-        return reducer.apply_all(events)
-    except AGUIError as error:
-        raise click.ClickException(str(error)) from None
+def _expanded(events: Events, until: int | None = None) -> Iterator[dict[str, Any]]:
+    """The first events of a stream, their chunks expanded."""
+    return through(islice(events, until), ChunkExpander())
+
+
+def _reduced(events: Events, until: int | None = None) -> EventReducer:
+    def report(deviation: Deviation) -> None:
+        click.echo(events.where(deviation), err=True)
+
+    reducer = EventReducer(as_dict=True, on_deviation=report)
+    with events.reporting():
+        reducer.apply_all(_expanded(events, until))
+    return reducer
 
 
 def _result(reducer: EventReducer) -> dict[str, Any]:
@@ -138,10 +148,6 @@ def _result(reducer: EventReducer) -> dict[str, Any]:
         "pendingInterrupts": reducer.pending_interrupts,
         "pendingToolCalls": reducer.pending_tool_calls,
     }
-
-
-def _line(event: dict[str, Any]) -> bytes:
-    return to_json(event) + b"\n"
 
 
 def _print(value: Any) -> None:
