@@ -230,8 +230,6 @@ def test_keys_are_camel_case() -> None:
 
     bad = b'data: {"type":"FUTURE"}\n\ndata: {"type":"TEXT_MESSAGE_END","messageId":"q"}\n\n'
     stdin = SSE + bad
-        SSE + b'data: {"type":"FUTURE"}\n\ndata: {"type":"TEXT_MESSAGE_END","messageId":"q"}\n\n'
-    )
     for command in (["verify", "--json"], ["inspect", "--json"], ["replay"]):
         found = keys(json.loads(invoke(*command, stdin=stdin).stdout))
         assert not {key for key in found if "_" in key and not key.isupper()}, command
