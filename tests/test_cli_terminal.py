@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -341,6 +342,21 @@ def test_ctrl_c_while_a_pipe_is_silent() -> None:
     summary = json.loads(out)
     assert (summary["events"], summary["interrupted"]) == (len(RUN), True)
     assert errors == b""
+
+
+@posix
+def test_ctrl_c_leaves_a_whole_archive(tmp_path: Path) -> None:
+    out = tmp_path / "run.sse.gz"
+    command = [*COMMAND, "convert", "-", str(out)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(lines(RUN))
+    process.stdin.flush()
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert len(gzip.decompress(out.read_bytes()).splitlines()) == 2 * len(RUN)
 
 
 def test_the_size_of_what_is_no_file() -> None:

@@ -47,7 +47,7 @@ def target_option(help: str) -> Callable[..., Any]:
     return click.option("--to", "target", type=click.Choice(TARGETS), help=help)
 
 
-@click.command()
+@click.command(short_help="Convert events from one form to another.")
 @click.argument("file", type=click.File("rb"), metavar="[IN]", default="-")
 @click.argument("out", type=click.File("wb", lazy=True), metavar="[OUT]", default="-")
 @source_option
@@ -62,7 +62,9 @@ def convert(
     target: str | None,
     full: bool,
 ) -> None:
-    """Convert the events of IN to another form in OUT (- for stdin and stdout).
+    """Convert the events of IN to another form in OUT.
+
+    Without them, or for -: stdin and stdout.
 
     IN holds Server-Sent Events, JSON Lines, a JSON array or protobuf frames, possibly compressed
     with gzip. OUT is compressed if its name ends with .gz: convert run.sse run.pb.gz
@@ -82,18 +84,18 @@ def convert(
     _convert(file, out, source, allow_done, target, full)
 
 
-@click.command()
+@click.command(short_help="Show events as a timeline, or write them as JSON Lines.")
 @reading
 @target_option("What to write. By default pretty on a terminal, else jsonl.")
 @full_option
 def decode(
     file: IO[bytes], source: str | None, allow_done: bool, target: str | None, full: bool
 ) -> None:
-    """Show the events of FILE (- for stdin): agui-codec convert to a timeline or JSON Lines.
+    """Show the events of FILE (- for stdin), or write them as JSON Lines.
 
-    On a terminal one line an event: the time since the first, the type, who it is of, what it says,
-    cut to the width of the terminal; with a column for each subagent that works. The time is that
-    of the events, or of their arrival where a stream is followed:
+    In a pipe: JSON Lines. On a terminal one line an event: the time since the first, the type, who
+    it is of, and what it says, cut to the width of the terminal; with a column for each subagent
+    that works. The time is that of the events, or of their arrival where a stream is followed:
 
     curl -N ... | agui-codec decode
     """
@@ -102,16 +104,17 @@ def decode(
     _convert(file, None, source, allow_done, target, full)
 
 
-@click.command()
+@click.command(short_help="Write events as Server-Sent Events.")
 @reading
 @target_option("What to write. By default sse.")
 @full_option
 def encode(
     file: IO[bytes], source: str | None, allow_done: bool, target: str | None, full: bool
 ) -> None:
-    """Write the events of FILE (- for stdin) as a server does: agui-codec convert --to sse.
+    """Write the events of FILE (- for stdin) as a server does.
 
-    Keys in snake_case become camelCase, and optional fields that are null are left out.
+    It is agui-codec convert --to sse. Keys in snake_case become camelCase, and optional fields that
+    are null are left out.
     """
     _convert(file, None, source, allow_done, target or "sse", full)
 

@@ -126,7 +126,7 @@ class Summary:
         return None if self.first is None or self.last is None else self.last - self.first
 
 
-@click.command()
+@click.command(short_help="Say what is in a stream: events by type, and runs.")
 @reading
 @click.option("--summary", "only_summary", is_flag=True, help="Leave out the runs.")
 @click.option("--json", "as_json", is_flag=True, help="Write it as one JSON object.")

@@ -44,7 +44,7 @@ SOURCES = {
     "protobuf": AGUI_MEDIA_TYPE,
 }
 # Short forms are accepted, too.
-SHORT = {"proto": "protobuf", "pb": "protobuf", "ndjson": "jsonl"}
+SHORT = {"proto": "protobuf"}
 
 GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"

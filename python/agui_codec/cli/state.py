@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agui_codec import Deviation
 
 
-@click.command()
+@click.command(short_help="Write events compacted.")
 @reading
 @target_option("What to write. By default jsonl.")
 @click.option("--reasoning", is_flag=True, help="Collapse reasoning as well.")
@@ -50,7 +50,7 @@ def compact(
             write(result)
 
 
-@click.command()
+@click.command(short_help="Write the messages and the state that events add up to.")
 @reading
 @click.option("--until", type=click.IntRange(0), help="Replay so many events and no more.")
 @click.option("--state", "only_state", is_flag=True, help="Write the state alone.")
@@ -80,7 +80,7 @@ def replay(
     _print(result)
 
 
-@click.command()
+@click.command(short_help="Write the JSON Patch between two documents or streams.")
 @click.argument("before", type=click.File("rb"))
 @click.argument("after", type=click.File("rb"), metavar="[AFTER]", default="-")
 @source_option

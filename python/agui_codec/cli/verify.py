@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SQLITE = b"SQLite format 3\x00"
 
 
-@click.command()
+@click.command(short_help="Say whether a stream is valid, or a history whole.")
 @reading
 @click.option("--history", is_flag=True, help="FILE is a history. By default its beginning tells.")
 @click.option("--json", "as_json", is_flag=True, help="Write the verdict as one JSON object.")
