@@ -123,7 +123,8 @@ def test_another_database_is_left_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
     result = verify(path)
     assert result.exit_code == 1
-    assert "not a history" in result.stderr
+    assert f"Error: {path}: not a history: no such table: runs" in result.stderr
+    assert verdict(path)["errors"][0]["reason"] == "no such table: runs"
     assert path.read_bytes() == before
 
 

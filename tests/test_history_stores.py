@@ -71,6 +71,21 @@ def test_what_is_missing_is_said_at_once(store: Callable[[Any], RunStore], tmp_p
             history.append(run("r2", parent="nope"))
 
 
+def test_an_id_that_no_store_can_hold(store: Callable[[Any], RunStore], tmp_path: Path) -> None:
+    with EventHistory(store(tmp_path / "history")) as history:
+        history.append(run("r1"))
+        with pytest.raises(RunNotFoundError):
+            history.messages("\ud800")
+        with pytest.raises(RunNotFoundError):
+            history.messages("t", "\ud800")
+        assert history.runs("\ud800") == []
+        assert history.delete_thread("\ud800") == 0
+        with pytest.raises(AGUIError, match="surrogate"):
+            history.append(run("\ud800"))
+        with pytest.raises(AGUIError, match="no threadId"):
+            history.normalized({"runId": "r"})
+
+
 def test_what_is_there_already(store: Callable[[Any], RunStore], tmp_path: Path) -> None:
     with EventHistory(store(tmp_path / "history")) as history:
         history.append(run("r1"))

@@ -101,20 +101,19 @@ def _verify_history(file: IO[bytes], as_json: bool) -> None:
     name = str(getattr(file, "name", ""))
     if not os.path.isfile(name):
         raise click.UsageError("a history is a file, and cannot be read from stdin")
-    store: RunStore
     tolerated: list[str] = []
+    runs: list[RunInfo] = []
+    events, problems = 0, list[dict[str, Any]]()
     try:
-        if file.read(len(SQLITE)) == SQLITE:
-            _look_at(name)
-            store = SQLiteStore(name)
-        else:
-            store = JSONLinesStore(name)
-            if store.torn_bytes:
+        with closing(_opened(file, name)) as store:
+            if isinstance(store, JSONLinesStore) and store.torn_bytes:
                 tolerated.append(f"the last line is unfinished ({store.torn_bytes} bytes)")
-        runs, events, problems = _checked(store)
-        store.close()
-    except AGUIError as error:
-        raise click.ClickException(plain(str(error))) from None
+            runs, events, problems = _checked(store)
+    except (AGUIError, sqlite3.Error) as error:
+        if not as_json:
+            reason = str(error).removeprefix(f"{name}: ")
+            raise click.ClickException(plain(f"{name}: not a history: {reason}")) from None
+        problems = [{"threadId": None, "runId": None, "line": None, "reason": str(error)}]
     threads = len({run.thread_id for run in runs})
     if as_json:
         verdict = {
@@ -141,14 +140,14 @@ def _verify_history(file: IO[bytes], as_json: bool) -> None:
     click.echo(f"{summary}, valid")
 
 
-def _look_at(name: str) -> None:
-    """Make sure that a database is a history before it is opened as one, which may change it."""
-    try:
-        path = Path(name).resolve().as_uri()
-        with closing(sqlite3.connect(f"{path}?mode=ro", uri=True)) as database:
-            database.execute("SELECT thread_id, run_id, outcome, events FROM runs LIMIT 0")
-    except sqlite3.Error as error:
-        raise click.ClickException(f"{plain(name)}: not a history: {error}") from None
+def _opened(file: IO[bytes], name: str) -> RunStore:
+    if file.read(len(SQLITE)) != SQLITE:
+        return JSONLinesStore(name)
+    # Another database is not to be changed by being opened as a history.
+    path = Path(name).resolve().as_uri()
+    with closing(sqlite3.connect(f"{path}?mode=ro", uri=True)) as database:
+        database.execute("SELECT thread_id, run_id, outcome, events FROM runs LIMIT 0")
+    return SQLiteStore(name)
 
 
 def _checked(store: RunStore) -> tuple[list[RunInfo], int, list[dict[str, Any]]]:

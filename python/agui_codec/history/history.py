@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from agui_codec._native import EventReducer
+from agui_codec._native import AGUIError, EventReducer
 from agui_codec.history.store import OPEN, missing, still_open
 from agui_codec.history.writer import (
     TERMINAL,
@@ -293,8 +293,13 @@ class EventHistory:
 
         Returns:
             A wire dict. Replaying a run with it gives the same messages as with ``input``.
+
+        Raises:
+            AGUIError: The input has no thread.
         """
         plain = plain_input(input)
+        if "threadId" not in plain:
+            raise AGUIError("the input has no threadId")
         parent = parent_run_id or plain.get("parentRunId")
         if parent is None:
             last = self._store.last(plain["threadId"])

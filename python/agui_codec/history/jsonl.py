@@ -91,6 +91,8 @@ class JSONLinesStore(RunStore):
             if sync:
                 _sync_folder(self._path)
         self._identity: object = None
+        # The file while it is written, by this thread.
+        self._held: IO[bytes] | None = None
         self._forget()
 
     def __repr__(self) -> str:
@@ -187,7 +189,11 @@ class JSONLinesStore(RunStore):
         """The file, with an index of all that is in it, while no other writer can come between."""
         with self._guard, _locked(f"{self._path}.lock"), open(self._path, "r+b") as file:
             self._refresh(file)
-            yield file
+            self._held = file
+            try:
+                yield file
+            finally:
+                self._held = None
 
     def _write(self, file: IO[bytes], head: dict[str, Any], events: bytes) -> None:
         # (Ids may hold half a surrogate pair, which has no UTF-8.)
@@ -285,9 +291,14 @@ class JSONLinesStore(RunStore):
 
     @contextmanager
     def _reading(self) -> Iterator[IO[bytes]]:
-        with self._guard, open(self._path, "rb") as file:
-            self._refresh(file)
-            yield file
+        with self._guard:
+            if self._held is not None:
+                # Nobody else can have added to it.
+                yield self._held
+                return
+            with open(self._path, "rb") as file:
+                self._refresh(file)
+                yield file
 
     def runs(self, thread_id: str | None = None) -> list[RunInfo]:
         """List runs; see :meth:`RunStore.runs`."""

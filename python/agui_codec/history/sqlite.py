@@ -194,6 +194,8 @@ class SQLiteStore(RunStore):
     def delete(self, *, thread_id: str | None = None, before: datetime | None = None) -> int:
         """Delete threads; see :meth:`RunStore.delete`."""
         arguments: tuple[object, ...]
+        if thread_id is not None and not _storable(thread_id):
+            return 0
         if thread_id is not None:
             chosen, arguments = "?", (thread_id,)
         else:
@@ -211,6 +213,8 @@ class SQLiteStore(RunStore):
         return done.rowcount
 
     def _select(self, query: str, *arguments: str) -> list[Any]:
+        if not all(map(_storable, arguments)):
+            return []
         with self._guard, self._errors():
             return self._database.execute(query, arguments).fetchall()
 
@@ -261,6 +265,11 @@ class SQLiteStore(RunStore):
         """Close the database."""
         with self._guard, self._errors():
             self._database.close()
+
+
+def _storable(text: str) -> bool:
+    """Whether a text can be in the database: half a surrogate pair has no UTF-8."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _row(run: RunInfo) -> tuple[Any, ...]:

@@ -276,8 +276,7 @@ def array(documents: Iterable[bytes]) -> bytes:
 
 def plain_input(input: RunAgentInput | dict[str, Any]) -> dict[str, Any]:
     """The wire dict of an input: that of the RUN_STARTED that would carry it."""
-    thread = input["threadId"] if isinstance(input, dict) else input.thread_id
-    event = {"type": "RUN_STARTED", "threadId": thread, "runId": "", "input": input}
+    event = {"type": "RUN_STARTED", "threadId": "", "runId": "", "input": input}
     if not isinstance(input, dict):
         event["input"] = input.model_dump(by_alias=True)
     plain: dict[str, Any] = json.loads(to_json(event))["input"]
