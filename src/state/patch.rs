@@ -1,6 +1,7 @@
 //! Applying a JSON Patch (RFC 6902) to plain Python values.
 
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyDict;
 use std::collections::HashSet;
 
@@ -10,6 +11,7 @@ use super::equal::equal;
 use super::operation::{Fault, Op, Operation, Patch, Refusal, UnknownOp};
 use super::pointer;
 use super::undo::{Change, Claim, UndoLog};
+use crate::capi;
 use crate::json::MAX_DEPTH;
 
 type Done<T> = Result<T, Fault>;
@@ -141,10 +143,9 @@ impl<'py> Place<'py> {
     fn get(&self) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
             Self::Member(object, key) => object.get_item(key),
-            Self::Element(array, Index::At(index)) => {
-                // Another thread may shorten it meanwhile, where there is no lock on everything.
-                Ok(if *index < array.len() { array.get_item(*index).ok() } else { None })
-            }
+            Self::Element(array, Index::At(index)) => Ok(with_critical_section(array, || {
+                capi::list_item(array, *index).as_deref().cloned()
+            })),
             Self::Element(..) => Ok(None),
         }
     }
@@ -220,7 +221,8 @@ impl<'py> Draft<'py> {
                 undisturbed(object.len() == len)?;
                 object.set_item(key, &value)?;
                 let len = len + usize::from(old.is_none());
-                self.mode.note(|| Change::Set(object.clone(), key.clone(), old, value), len)
+                let change = || Change::Set(object.clone(), key.clone(), old, value);
+                self.mode.note(object.len(), len, change)
             }
             Place::Element(array, index) => {
                 let len = array.len();
@@ -232,7 +234,8 @@ impl<'py> Draft<'py> {
                     }
                 };
                 array.insert(index, &value)?;
-                self.mode.note(|| Change::Inserted(array.clone(), index, value), len + 1)
+                let change = || Change::Inserted(array.clone(), index, value);
+                self.mode.note(array.len(), len + 1, change)
             }
         }
     }
@@ -253,13 +256,13 @@ impl<'py> Draft<'py> {
                 self.mode.keep_order(object);
                 object.del_item(key)?;
                 let change = || Change::Removed(object.clone(), key.clone(), old.clone());
-                self.mode.note(change, len - 1)?;
+                self.mode.note(object.len(), len - 1, change)?;
             }
             Place::Element(array, index) => {
                 if let Index::At(index) = *index {
                     array.del_item(index)?;
                     let change = || Change::RemovedItem(array.clone(), index, old.clone());
-                    self.mode.note(change, len - 1)?;
+                    self.mode.note(array.len(), len - 1, change)?;
                 }
             }
         }
@@ -277,12 +280,13 @@ impl<'py> Draft<'py> {
         let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
         undisturbed(place.len() == len)?;
         place.set(&value)?;
+        let now = place.len();
         let change = || match place {
             Place::Member(object, key) => Change::Set(object, key, Some(old), value),
             Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old, value),
             Place::Element(array, _) => Change::SetItem(array, 0, old, value),
         };
-        self.mode.note(change, len)
+        self.mode.note(now, len, change)
     }
 
     /// Sections 4.4: the value itself moves, no copy of it.
@@ -385,16 +389,16 @@ impl<'py> Mode<'py> {
         }
     }
 
-    /// Notes what was done, if it may have to be taken back. `len` is how many members the
-    /// container has then, unless somebody else changed it, too.
-    fn note(&mut self, change: impl FnOnce() -> Change<'py>, len: usize) -> Done<()> {
-        let Self::InPlace { log, logging } = self else { return Ok(()) };
-        let change = change();
-        let is_so = change.container().is_none_or(|container| container.len() == len);
-        if *logging || !is_so {
-            log.push(change, len);
+    /// Notes what was done, if it may have to be taken back. The container had `len` members after
+    /// it, unless somebody else changed it, too; now it has `now`.
+    fn note(&mut self, now: usize, len: usize, change: impl FnOnce() -> Change<'py>) -> Done<()> {
+        if let Self::InPlace { log, logging } = self
+            && (*logging || now != len)
+        {
+            log.push(change(), len);
+            return undisturbed(now == len);
         }
-        undisturbed(is_so)
+        Ok(())
     }
 
     fn keep_order(&mut self, object: &Bound<'py, PyDict>) {

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, PoisonError};
 
 use super::document::{Container, elements, members, utf8};
@@ -25,7 +26,7 @@ pub enum Change<'py> {
 }
 
 impl<'py> Change<'py> {
-    pub fn container(&self) -> Option<Container<'py>> {
+    fn container(&self) -> Option<Container<'py>> {
         match self {
             Self::Root(_) => None,
             Self::Set(object, ..) | Self::Removed(object, ..) => {
@@ -58,7 +59,8 @@ struct Touched<'py> {
 #[derive(Default)]
 pub struct UndoLog<'py> {
     changes: Vec<Change<'py>>,
-    touched: HashMap<usize, Touched<'py>>,
+    /// By their addresses, which do not change while they are kept here.
+    touched: HashMap<usize, Touched<'py>, BuildHasherDefault<DefaultHasher>>,
 }
 
 impl<'py> UndoLog<'py> {
