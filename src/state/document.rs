@@ -6,10 +6,11 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::borrow::Cow;
 
-use crate::capi;
+use crate::capi::{self, DictIter};
 
 /// What a value is in JSON.
 pub enum Kind<'a, 'py> {
@@ -75,6 +76,13 @@ impl<'py> Container<'py> {
         }
     }
 
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Object(object) => object.len(),
+            Self::Array(array) => array.len(),
+        }
+    }
+
     pub fn as_any(&self) -> &Bound<'py, PyAny> {
         match self {
             Self::Object(object) => object.as_any(),
@@ -97,6 +105,21 @@ impl<'py> Container<'py> {
             Self::Array(array) => capi::is_exact_list(array),
         }
     }
+}
+
+/// The members of an object as they are at one moment. Strong references, so whoever walks over them
+/// may run Python.
+pub fn members<'py>(object: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    with_critical_section(object, || {
+        DictIter::new(object).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    })
+}
+
+/// The elements of an array as they are at one moment, like [`members`].
+pub fn elements<'py>(array: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
+    with_critical_section(array, || {
+        capi::list_items(array, 0).iter().flatten().map(|item| (**item).clone()).collect()
+    })
 }
 
 /// The UTF-8 of a str, with lone surrogates as three bytes each.

@@ -1,11 +1,10 @@
 //! Equality as JSON has it (RFC 6902 section 4.6), and a hash that agrees with it.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
-use pyo3::types::{PyDict, PyInt};
+use pyo3::types::PyInt;
 
-use super::document::Kind;
-use crate::capi::{self, DictIter};
+use super::document::{Kind, elements, members};
+use crate::capi;
 
 /// Why two values were not compared to the end.
 #[derive(Debug)]
@@ -59,43 +58,32 @@ pub fn equal(
                 return Ok(false);
             }
             let room = room.checked_sub(1).ok_or(Uncompared::TooDeep)?;
-            for index in 0..left.len() {
-                // A strong reference, since comparing may run Python; a list that it shortens is
-                // not equal.
-                let pair = (capi::list_item(left, index), capi::list_item(right, index));
-                let (Some(left), Some(right)) = pair else { return Ok(false) };
-                if !equal(&left.to_owned(), &right.to_owned(), room)? {
+            // Comparing may run Python, which may change the lists: then they are not equal.
+            let (ours, theirs) = (elements(left), elements(right));
+            for (left, right) in ours.iter().zip(&theirs) {
+                if !equal(left, right, room)? {
                     return Ok(false);
                 }
             }
-            Ok(true)
+            Ok(left.len() == ours.len() && right.len() == theirs.len())
         }
         (Kind::Object(left), Kind::Object(right)) => {
             if left.len() != right.len() {
                 return Ok(false);
             }
             let room = room.checked_sub(1).ok_or(Uncompared::TooDeep)?;
-            with_critical_section(left, || objects_equal(left, right, room))
+            let ours = members(left);
+            for (key, value) in &ours {
+                let Some(other) = right.get_item(key)? else { return Ok(false) };
+                if !equal(value, &other, room)? {
+                    return Ok(false);
+                }
+            }
+            Ok(left.len() == ours.len() && right.len() == ours.len())
         }
         // Of one kind and not identical (None, bool), or of two.
         _ => Ok(false),
     }
-}
-
-fn objects_equal(
-    left: &Bound<'_, PyDict>,
-    right: &Bound<'_, PyDict>,
-    room: u32,
-) -> Result<bool, Uncompared> {
-    let mut items = DictIter::new(left);
-    while let Some((key, value)) = items.next() {
-        let (key, value) = (key.to_owned(), value.to_owned());
-        let Some(other) = right.get_item(key)? else { return Ok(false) };
-        if !equal(&value, &other, room)? || !items.unchanged() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// A hash under which equal values are alike.

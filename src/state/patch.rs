@@ -1,17 +1,24 @@
 //! Applying a JSON Patch (RFC 6902) to plain Python values.
 
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::PyDict;
 use std::collections::HashSet;
 
-use super::copy::deep_copy;
+use super::copy::{Copier, Uncopied};
 use super::document::{Container, string, type_name, utf8};
 use super::equal::equal;
 use super::operation::{Fault, Op, Operation, Patch, Refusal, UnknownOp};
 use super::pointer;
-use super::undo::{Change, UndoLog, members_behind};
+use super::undo::{Change, Claim, UndoLog};
+use crate::capi;
 use crate::json::MAX_DEPTH;
 
 type Done<T> = Result<T, Fault>;
+
+/// How many values one patch may make unless the caller says otherwise: a hundred megabytes of
+/// them, and more than states have.
+pub const MAX_VALUES: usize = 1_000_000;
 
 /// The tokens of a path, escaped as they stand there.
 type Tokens<'a> = &'a [&'a [u8]];
@@ -20,6 +27,9 @@ type Tokens<'a> = &'a [&'a [u8]];
 struct Draft<'py> {
     root: Bound<'py, PyAny>,
     mode: Mode<'py>,
+    /// Makes the values of operations, as many as one patch may.
+    copier: Copier,
+    max_values: usize,
 }
 
 enum Mode<'py> {
@@ -62,7 +72,7 @@ impl<'py> Owned<'py> {
 
 /// A place directly below a container.
 enum Place<'py> {
-    Member(Bound<'py, pyo3::types::PyDict>, Bound<'py, pyo3::types::PyString>),
+    Member(Bound<'py, PyDict>, Bound<'py, pyo3::types::PyString>),
     Element(Bound<'py, pyo3::types::PyList>, Index),
 }
 
@@ -122,13 +132,20 @@ fn place<'py>(container: Container<'py>, token: &[u8]) -> Done<Place<'py>> {
 }
 
 impl<'py> Place<'py> {
+    /// How many members the container has.
+    fn len(&self) -> usize {
+        match self {
+            Self::Member(object, _) => object.len(),
+            Self::Element(array, _) => array.len(),
+        }
+    }
+
     fn get(&self) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
             Self::Member(object, key) => object.get_item(key),
-            Self::Element(array, Index::At(index)) => {
-                let item = crate::capi::list_item(array, *index);
-                Ok(item.as_deref().cloned())
-            }
+            Self::Element(array, Index::At(index)) => Ok(with_critical_section(array, || {
+                capi::list_item(array, *index).as_deref().cloned()
+            })),
             Self::Element(..) => Ok(None),
         }
     }
@@ -185,7 +202,9 @@ impl<'py> Draft<'py> {
 
     fn set_root(&mut self, value: Bound<'py, PyAny>) {
         let old = std::mem::replace(&mut self.root, value);
-        self.mode.log(|| Change::Root(old));
+        if let Mode::InPlace { log, .. } = &mut self.mode {
+            log.push(Change::Root(old), 0);
+        }
     }
 
     /// Section 4.1.
@@ -197,25 +216,28 @@ impl<'py> Draft<'py> {
         let place = self.writable(tokens)?;
         match &place {
             Place::Member(object, key) => {
-                if self.mode.is_logging() {
-                    let old = object.get_item(key)?;
-                    self.mode.log(|| Change::Set(object.clone(), key.clone(), old));
-                }
-                object.set_item(key, value)?;
+                let len = object.len();
+                let old = object.get_item(key)?;
+                undisturbed(object.len() == len)?;
+                object.set_item(key, &value)?;
+                let len = len + usize::from(old.is_none());
+                let change = || Change::Set(object.clone(), key.clone(), old, value);
+                self.mode.note(object.len(), len, change)
             }
             Place::Element(array, index) => {
+                let len = array.len();
                 let index = match *index {
-                    Index::At(index) if index <= array.len() => index,
-                    Index::End => array.len(),
+                    Index::At(index) if index <= len => index,
+                    Index::End => len,
                     Index::At(_) | Index::Malformed => {
                         return Err(nothing(&place, tokens, tokens.len() - 1));
                     }
                 };
-                array.insert(index, value)?;
-                self.mode.log(|| Change::Inserted(array.clone(), index));
+                array.insert(index, &value)?;
+                let change = || Change::Inserted(array.clone(), index, value);
+                self.mode.note(array.len(), len + 1, change)
             }
         }
-        Ok(())
     }
 
     /// Section 4.2. A document that is removed itself leaves null, since nothing is no document.
@@ -226,20 +248,21 @@ impl<'py> Draft<'py> {
             return Ok(old);
         }
         let place = self.writable(tokens)?;
+        let len = place.len();
         let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
+        undisturbed(place.len() == len)?;
         match &place {
             Place::Member(object, key) => {
-                if self.mode.is_logging() {
-                    let behind = members_behind(object, key);
-                    let (object, key) = (object.clone(), key.clone());
-                    self.mode.log(|| Change::Removed(object, key, old.clone(), behind));
-                }
+                self.mode.keep_order(object);
                 object.del_item(key)?;
+                let change = || Change::Removed(object.clone(), key.clone(), old.clone());
+                self.mode.note(object.len(), len - 1, change)?;
             }
             Place::Element(array, index) => {
                 if let Index::At(index) = *index {
                     array.del_item(index)?;
-                    self.mode.log(|| Change::RemovedItem(array.clone(), index, old.clone()));
+                    let change = || Change::RemovedItem(array.clone(), index, old.clone());
+                    self.mode.note(array.len(), len - 1, change)?;
                 }
             }
         }
@@ -253,14 +276,17 @@ impl<'py> Draft<'py> {
             return Ok(());
         }
         let place = self.writable(tokens)?;
+        let len = place.len();
         let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
+        undisturbed(place.len() == len)?;
         place.set(&value)?;
-        self.mode.log(|| match place {
-            Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old),
-            Place::Member(object, key) => Change::Set(object, key, Some(old)),
-            Place::Element(array, _) => Change::SetItem(array, 0, old),
-        });
-        Ok(())
+        let now = place.len();
+        let change = || match place {
+            Place::Member(object, key) => Change::Set(object, key, Some(old), value),
+            Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old, value),
+            Place::Element(array, _) => Change::SetItem(array, 0, old, value),
+        };
+        self.mode.note(now, len, change)
     }
 
     /// Sections 4.4: the value itself moves, no copy of it.
@@ -284,17 +310,21 @@ impl<'py> Draft<'py> {
         let from: Vec<&[u8]> = from.as_deref().map_or(Ok(Vec::new()), tokens)?;
         // What is put at the end of the path may be as deep as is left.
         let room = MAX_DEPTH.saturating_sub(u32::try_from(path.len()).unwrap_or(u32::MAX));
-        let copied = |value: &Bound<'py, PyAny>| {
-            deep_copy(value, room).map_err(|error| Fault::of_parts(error.into_parts()))
-        };
         match (operation.op, &operation.value) {
-            (Op::Add, Some(value)) => self.add(&path, copied(value)?),
-            (Op::Replace, Some(value)) => self.replace(&path, copied(value)?),
+            (Op::Add, Some(value)) => {
+                let value = self.copied(value, room)?;
+                self.add(&path, value)
+            }
+            (Op::Replace, Some(value)) => {
+                let value = self.copied(value, room)?;
+                self.replace(&path, value)
+            }
             (Op::Remove, _) => self.remove(&path).map(drop),
             (Op::Move, _) => self.relocate(&from, &path),
             (Op::Copy, _) => {
                 let value = self.get(&from).map_err(|fault| Fault { in_from: true, ..fault })?;
-                self.add(&path, copied(&value)?)
+                let value = self.copied(&value, room)?;
+                self.add(&path, value)
             }
             (Op::Test, Some(value)) => {
                 let found = self.get(&path)?;
@@ -307,6 +337,20 @@ impl<'py> Draft<'py> {
             (Op::Add | Op::Replace | Op::Test, None) => Err(Fault::new("there is no value")),
         }
     }
+
+    fn copied(&mut self, value: &Bound<'py, PyAny>, room: u32) -> Done<Bound<'py, PyAny>> {
+        self.copier.copy(value, room).map_err(|error| match error {
+            Uncopied::TooMany => {
+                Fault::new(format!("the patch makes more than {} values", self.max_values))
+            }
+            error => Fault::of_parts(error.into_parts()),
+        })
+    }
+}
+
+/// Refuses to go on where Python code that just ran, or another thread, changed the document.
+fn undisturbed(is_so: bool) -> Done<()> {
+    if is_so { Ok(()) } else { Err(Fault::new("the document was changed while it was patched")) }
 }
 
 #[cold]
@@ -345,38 +389,61 @@ impl<'py> Mode<'py> {
         }
     }
 
-    fn is_logging(&self) -> bool {
-        matches!(self, Self::InPlace { logging: true, .. })
+    /// Notes what was done, if it may have to be taken back. The container had `len` members after
+    /// it, unless somebody else changed it, too; now it has `now`.
+    fn note(&mut self, now: usize, len: usize, change: impl FnOnce() -> Change<'py>) -> Done<()> {
+        if let Self::InPlace { log, logging } = self
+            && (*logging || now != len)
+        {
+            log.push(change(), len);
+            return undisturbed(now == len);
+        }
+        Ok(())
     }
 
-    fn log(&mut self, change: impl FnOnce() -> Change<'py>) {
+    fn keep_order(&mut self, object: &Bound<'py, PyDict>) {
         if let Self::InPlace { log, logging: true } = self {
-            log.push(change());
+            log.keep_order(object);
         }
     }
 }
 
 /// Applies a patch that has been read, whole or not at all. In place, the document comes back
-/// unless an operation replaced the root.
+/// unless an operation replaced the root. `max_values` is as for [`apply_patch`].
 pub fn apply<'py>(
     document: &Bound<'py, PyAny>,
     patch: &Patch<'py>,
     in_place: bool,
+    max_values: usize,
 ) -> Result<Bound<'py, PyAny>, Box<Refusal>> {
+    let mut claim = None;
     let mode = if in_place {
+        claim = Claim::on(document);
+        if claim.is_none() {
+            return Err(Refusal::whole("the document is being patched in place already"));
+        }
         Mode::InPlace { log: UndoLog::default(), logging: false }
     } else {
         Mode::Copying(Owned::default())
     };
-    let mut draft = Draft { root: document.clone(), mode };
+    let copier = Copier { left: max_values };
+    let mut draft = Draft { root: document.clone(), mode, copier, max_values };
+    let last = patch.operations.len().saturating_sub(1);
     for (index, operation) in patch.operations.iter().enumerate() {
         if let Mode::InPlace { logging, .. } = &mut draft.mode {
-            // An operation is all or nothing itself, but for the two halves of a move.
-            *logging = index + 1 < patch.operations.len() || operation.op == Op::Move;
+            // One operation is all or nothing itself, but for the two halves of a move.
+            *logging = last > 0 || operation.op == Op::Move;
         }
-        if let Err(fault) = draft.apply(operation) {
+        let mut done = draft.apply(operation);
+        if let Mode::InPlace { log, .. } = &draft.mode
+            && index == last
+            && done.is_ok()
+        {
+            done = undisturbed(log.is_undisturbed());
+        }
+        if let Err(fault) = done {
             let mut refusal = Refusal::at(index, operation, fault);
-            if let Mode::InPlace { log, .. } = draft.mode
+            if let Mode::InPlace { log, .. } = &mut draft.mode
                 && let Err(error) = log.roll_back(&mut draft.root)
             {
                 refusal.reason.push_str("; and what was done before could not be undone");
@@ -385,6 +452,9 @@ pub fn apply<'py>(
             return Err(refusal);
         }
     }
+    // What was replaced or removed goes now: its finalizers may run Python, when all is done.
+    drop(claim);
+    drop(draft.mode);
     Ok(draft.root)
 }
 
@@ -397,6 +467,10 @@ pub fn apply<'py>(
 ///     patch: A list of operations, each a dict as on the wire or a model of ``ag_ui.core``.
 ///     in_place: Change the document itself instead of a copy. Each part of it must then occur in
 ///         it once, and what is changed must be a plain dict or list.
+///     max_values: The most values that the patch may make: every scalar, array and object that
+///         ``add``, ``replace`` and ``copy`` put into the document counts as one. A short patch of
+///         a peer that copies the document into itself again and again would otherwise fill the
+///         memory.
 ///
 /// Returns:
 ///     The patched document. Without ``in_place`` it is a new one where something changed, and
@@ -405,16 +479,23 @@ pub fn apply<'py>(
 ///     the root (with any JSON value; removing the root leaves None).
 ///
 /// Raises:
-///     PatchError: The patch is malformed or does not apply; it names the operation, the path and
-///         the reason. The document is as it was before, also with ``in_place``.
+///     PatchError: The patch is malformed or does not apply, or makes more than ``max_values``; it
+///         names the operation, the path and the reason. The document is as it was before, also
+///         with ``in_place``. There it is also an error if Python code that runs meanwhile or
+///         another thread changes the document: what they did stays, and nothing of the patch does.
+///
+/// Example:
+///     >>> apply_patch({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}])
+///     {'a': [1, 2]}
 #[pyfunction]
-#[pyo3(signature = (document, patch, *, in_place=false))]
+#[pyo3(signature = (document, patch, *, in_place=false, max_values=1_000_000))]
 pub fn apply_patch<'py>(
     document: &Bound<'py, PyAny>,
     patch: &Bound<'py, PyAny>,
     in_place: bool,
+    max_values: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     Patch::read(patch, UnknownOp::Refuse)
-        .and_then(|patch| apply(document, &patch, in_place))
+        .and_then(|patch| apply(document, &patch, in_place, max_values))
         .map_err(|refusal| refusal.into_error(document.py()))
 }

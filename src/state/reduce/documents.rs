@@ -53,7 +53,7 @@ impl Reduction {
             let detail = format!("there is no op {op:?} in RFC 6902; the operation was dropped");
             self.deviate("unknown_op", incoming, &format!("{path}[{index}].op"), detail);
         }
-        match patch::apply(document, &read, false) {
+        match patch::apply(document, &read, false, self.max_patch_values) {
             Ok(patched) => Ok(Some(patched)),
             Err(refusal) => {
                 self.unapplied(incoming, path, &refusal);
