@@ -23,6 +23,9 @@ class SequenceError(AGUIError):
     expected: str
     reason: str
 
+class ConcurrentUseError(AGUIError):
+    """A call of an object that another thread, or the call that called back, is using."""
+
 class EnforcementError(AGUIError):
     path: str
     reason: str

@@ -28,11 +28,10 @@ impl<'py> Wire<'_, 'py> {
         let registry = registry();
         let type_key = registry.type_key.bind(dict.py());
         // `type` usually comes first: seeing that is cheaper than a look-up.
-        let first = capi::DictIter::new(dict).next().filter(|(key, _)| key.is(type_key));
-        let kind_name = match first {
-            Some((_, value)) => Some(value.to_owned()),
-            None => capi::dict_get(dict, type_key),
-        };
+        let first = capi::walk(dict, |mut items| {
+            items.next().filter(|(key, _)| key.is(type_key)).map(|(_, value)| value.own())
+        });
+        let kind_name = first.or_else(|| capi::dict_get(dict, type_key));
         let Some(kind_name) = kind_name else {
             return Err(fault("an event has a \"type\""));
         };

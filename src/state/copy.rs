@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use super::document::{Kind, is_scalar};
-use crate::capi::{self, DictIter};
+use crate::capi;
 use crate::event::{Plan, registry};
 
 /// Why there is no copy.
@@ -87,9 +87,8 @@ impl Copier {
                 // The slice is ours alone: nobody changes it meanwhile.
                 let copy = array.get_slice(0, len);
                 for index in 0..copy.len() {
-                    let Some(item) = capi::list_item(&copy, index) else { break };
+                    let Some(item) = capi::list_get(&copy, index) else { break };
                     if !is_scalar(&item) {
-                        let item = item.to_owned();
                         copy.set_item(index, self.below(&item, room)?)?;
                     }
                 }
@@ -113,12 +112,15 @@ impl Copier {
         self.take(object.len())?;
         let copy = object.copy()?;
         // Ours alone, and only values under keys that it has are set, so it keeps its layout.
-        for (key, value) in DictIter::new(&copy) {
-            if !is_scalar(&value) {
-                let (key, value) = (key.to_owned(), value.to_owned());
-                copy.set_item(key, self.below(&value, room)?)?;
+        capi::walk(&copy, |items| {
+            for (key, value) in items {
+                if !value.read(is_scalar) {
+                    let (key, value) = (key.own(), value.own());
+                    copy.set_item(key, self.below(&value, room)?)?;
+                }
             }
-        }
+            Ok::<_, Uncopied>(())
+        })?;
         Ok(copy)
     }
 

@@ -6,11 +6,10 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::borrow::Cow;
 
-use crate::capi::{self, DictIter};
+use crate::capi;
 
 /// What a value is in JSON.
 pub enum Kind<'a, 'py> {
@@ -110,16 +109,12 @@ impl<'py> Container<'py> {
 /// The members of an object as they are at one moment. Strong references, so whoever walks over them
 /// may run Python.
 pub fn members<'py>(object: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    with_critical_section(object, || {
-        DictIter::new(object).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-    })
+    capi::walk(object, |items| items.map(|(key, value)| (key.own(), value.own())).collect())
 }
 
 /// The elements of an array as they are at one moment, like [`members`].
 pub fn elements<'py>(array: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
-    with_critical_section(array, || {
-        capi::list_items(array, 0).iter().flatten().map(|item| (**item).clone()).collect()
-    })
+    capi::walk_list(array, |items| items.map(capi::Lent::own).collect())
 }
 
 /// The UTF-8 of a str, with lone surrogates as three bytes each.

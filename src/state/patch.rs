@@ -1,7 +1,6 @@
 //! Applying a JSON Patch (RFC 6902) to plain Python values.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyDict;
 use std::collections::HashSet;
 
@@ -143,9 +142,7 @@ impl<'py> Place<'py> {
     fn get(&self) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
             Self::Member(object, key) => object.get_item(key),
-            Self::Element(array, Index::At(index)) => Ok(with_critical_section(array, || {
-                capi::list_item(array, *index).as_deref().cloned()
-            })),
+            Self::Element(array, Index::At(index)) => Ok(capi::list_get(array, *index)),
             Self::Element(..) => Ok(None),
         }
     }

@@ -15,7 +15,7 @@ use self::lanes::{Lane, Lanes};
 use super::{Item, MAX_OPEN, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::Violation;
+use crate::errors::{Violation, exclusive, shown};
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, build, keys, look, registry};
 use crate::input::Callback;
 
@@ -121,17 +121,24 @@ impl ChunkExpander {
     /// Raises:
     ///     SequenceError: If it contradicts the chunks before it.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Forgets what is open, and returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
-    fn __repr__(&self) -> String {
-        format!("<ChunkExpander open={} max_open={}>", self.lanes.len(), self.max_open)
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            format!("<ChunkExpander open={} max_open={}>", this.lanes.len(), this.max_open)
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -315,13 +322,13 @@ impl ChunkExpander {
             Err(violation) => return Ok(Err(violation)),
         };
         let lane = open.and_then(|slot| self.lanes.get(slot));
-        let continued = lane.filter(|lane| {
+        let same_item = lane.filter(|lane| {
             lane.assembly == assembly
                 && chunk.id.as_ref().is_none_or(|id| same(lane.id.bind(py), id))
         });
-        let continues = continued.is_some();
+        let continues = same_item.is_some();
         let mut events = Vec::with_capacity(3);
-        let slot = if let (Some(lane), Some(slot)) = (continued, open) {
+        let slot = if let (Some(lane), Some(slot)) = (same_item, open) {
             if let Err(violation) = agrees(py, lane, chunk) {
                 return Ok(Err(violation));
             }

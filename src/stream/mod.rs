@@ -45,7 +45,7 @@ impl<'py> Item<'py> {
     pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Some(dict) = capi::exact_dict(event) {
             let mut subject = None;
-            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.clone())) {
+            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.own())) {
                 return Ok(Self::seen(dict, subject, plan, kind, glance));
             }
         }

@@ -14,7 +14,7 @@ use self::seed::Seeds;
 use super::{Item, MAX_OPEN, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
 use crate::deviation::Reporter;
-use crate::errors::Violation;
+use crate::errors::{Violation, exclusive, shared, shown};
 use crate::event::{EventKind, Key, Spelling, keys};
 use crate::input::Callback;
 
@@ -198,8 +198,12 @@ impl EventVerifier {
     /// Raises:
     ///     SequenceError: If it may not stand here.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream.
@@ -210,8 +214,9 @@ impl EventVerifier {
     /// Raises:
     ///     SequenceError: If a run is still open, or there was no event at all: such a stream was
     ///         truncated, and is not a success.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
     /// The events that close what is open, so that the run can end now.
@@ -230,21 +235,24 @@ impl EventVerifier {
     ///     >>> _ = verifier.feed({"type": "TEXT_MESSAGE_START", "messageId": "m"})
     ///     >>> verifier.ending_events()
     ///     [{'type': 'TEXT_MESSAGE_END', 'messageId': 'm'}]
-    fn ending_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.ending_events_as(py, self.spelling)?)
+    fn ending_events<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let this = shared(slf)?;
+        PyList::new(py, this.ending_events_as(py, this.spelling)?)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let run = self.run_id.as_ref().map(|id| quoted(id.bind(py)));
-        let run = run.map_or_else(String::new, |run| format!(" {run}"));
-        let phase = match self.phase {
-            Phase::Empty => "before the first run".to_owned(),
-            Phase::Running => format!("in run{run} with {} open", self.open_items(py)),
-            Phase::Finished => format!("after run{run}"),
-            Phase::Errored => format!("after an error of run{run}"),
-        };
-        let repair = if self.repair { " repair=True" } else { "" };
-        format!("<EventVerifier {phase}{repair}>")
+    fn __repr__(slf: &Bound<'_, Self>, py: Python<'_>) -> String {
+        shown(slf, |this| {
+            let run = this.run_id.as_ref().map(|id| quoted(id.bind(py)));
+            let run = run.map_or_else(String::new, |run| format!(" {run}"));
+            let phase = match this.phase {
+                Phase::Empty => "before the first run".to_owned(),
+                Phase::Running => format!("in run{run} with {} open", this.open_items(py)),
+                Phase::Finished => format!("after run{run}"),
+                Phase::Errored => format!("after an error of run{run}"),
+            };
+            let repair = if this.repair { " repair=True" } else { "" };
+            format!("<EventVerifier {phase}{repair}>")
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -259,23 +267,24 @@ impl EventVerifier {
     /// the ids of ``text_messages``, ``tool_calls``, ``reasoning_spans``, ``reasoning_messages``
     /// and ``subagents``, and ``steps`` as pairs of owner and name.
     #[getter]
-    fn open<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn open<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let this = shared(slf)?;
         let open = PyDict::new(py);
-        let run = if self.phase == Phase::Running {
+        let run = if this.phase == Phase::Running {
             let run = PyDict::new(py);
-            run.set_item("thread_id", &self.thread_id)?;
-            run.set_item("run_id", &self.run_id)?;
+            run.set_item("thread_id", &this.thread_id)?;
+            run.set_item("run_id", &this.run_id)?;
             Some(run)
         } else {
             None
         };
         open.set_item("run", run)?;
-        open.set_item("text_messages", self.texts.list(py))?;
-        open.set_item("tool_calls", self.tools.list(py))?;
-        open.set_item("reasoning_spans", self.spans.list(py))?;
-        open.set_item("reasoning_messages", self.reasonings.list(py))?;
-        open.set_item("steps", self.steps.bind(py).keys())?;
-        open.set_item("subagents", self.subagents.list(py))?;
+        open.set_item("text_messages", this.texts.list(py))?;
+        open.set_item("tool_calls", this.tools.list(py))?;
+        open.set_item("reasoning_spans", this.spans.list(py))?;
+        open.set_item("reasoning_messages", this.reasonings.list(py))?;
+        open.set_item("steps", this.steps.bind(py).keys())?;
+        open.set_item("subagents", this.subagents.list(py))?;
         Ok(open)
     }
 }

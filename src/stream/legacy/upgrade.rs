@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyList};
 use super::{Draft, Notes, content, input, spelling, text_of};
 use crate::capi;
 use crate::deviation::Reporter;
+use crate::errors::exclusive;
 use crate::event::{EventKind, Spelling, build, keys, registry};
 use crate::input::Callback;
 use crate::stream::enforce::input_plan;
@@ -66,17 +67,22 @@ impl LegacyUpgrader {
     /// Returns:
     ///     The event in today's shape, the same object if it is so already.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
     #[allow(clippy::unused_self)]
-    fn __repr__(&self) -> &'static str {
+    fn __repr__(_slf: &Bound<'_, Self>) -> &'static str {
         "<LegacyUpgrader>"
     }
 
