@@ -61,6 +61,14 @@ pub fn exact_dict<'a, 'py>(obj: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, 
     is_exact_dict(obj).then(|| unsafe { obj.cast_unchecked() })
 }
 
+/// Whether nothing has an object but the container that it is in and `object` itself, so that
+/// nobody sees a change of it.
+#[inline]
+pub fn is_only_in_its_place(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == 2 }
+}
+
 /// The value of an object that is exactly a bool.
 #[inline]
 pub fn exact_bool(obj: &Bound<'_, PyAny>) -> Option<bool> {

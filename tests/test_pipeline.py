@@ -20,6 +20,7 @@ from agui_codec import (
     ChunkExpander,
     Compactor,
     Deviation,
+    ConcurrentUseError,
     EnforcementError,
     EventDecoder,
     EventEnforcer,
@@ -398,7 +399,7 @@ def test_a_callback_may_feed_another_stage_but_not_its_own() -> None:
     assert outer.feed({**RAW, "zz": 1}) == [RAW]
     chunk = {"type": "REASONING_MESSAGE_CHUNK", "messageId": "m", "role": "x"}
     again = ChunkExpander(on_deviation=lambda _: again.feed(RAW))
-    with pytest.raises(RuntimeError, match="borrowed"):
+    with pytest.raises(ConcurrentUseError, match="this ChunkExpander is in use"):
         again.feed(chunk)
     assert again.feed(RAW) == [RAW]
 

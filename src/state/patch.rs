@@ -26,6 +26,9 @@ type Tokens<'a> = &'a [&'a [u8]];
 struct Draft<'py> {
     root: Bound<'py, PyAny>,
     mode: Mode<'py>,
+    /// What was done, while something may still fail.
+    log: UndoLog<'py>,
+    logging: bool,
     /// Makes the values of operations, as many as one patch may.
     copier: Copier,
     max_values: usize,
@@ -34,11 +37,13 @@ struct Draft<'py> {
 enum Mode<'py> {
     /// Containers are copied before they are changed, once.
     Copying(Owned<'py>),
-    /// They are changed themselves; with a log while something may still fail.
-    InPlace { log: UndoLog<'py>, logging: bool },
+    /// They are changed themselves.
+    InPlace,
+    /// Those that nobody else has are changed themselves, others are copied before.
+    Consuming(Owned<'py>),
 }
 
-/// The containers that this patch made, and so may change. It keeps them, so that an address cannot
+/// The containers that this patch may change, as it made them or nobody else has them. It keeps them, so that an address cannot
 /// come to mean another one.
 #[derive(Default)]
 struct Owned<'py> {
@@ -189,6 +194,8 @@ impl<'py> Draft<'py> {
             let place = place(container, token)?;
             let value = place.get()?.ok_or_else(|| nothing(&place, tokens, at))?;
             container = Container::of(&value).ok_or_else(|| leaf(&value, tokens, at + 1))?;
+            // So that there are no more references than the container's and its parent's.
+            drop(value);
             if let Some(own) = self.mode.own(&container)? {
                 place.set(own.as_any())?;
                 container = own;
@@ -199,8 +206,8 @@ impl<'py> Draft<'py> {
 
     fn set_root(&mut self, value: Bound<'py, PyAny>) {
         let old = std::mem::replace(&mut self.root, value);
-        if let Mode::InPlace { log, .. } = &mut self.mode {
-            log.push(Change::Root(old), 0);
+        if !matches!(self.mode, Mode::Copying(_)) {
+            self.log.push(Change::Root(old), 0);
         }
     }
 
@@ -219,7 +226,7 @@ impl<'py> Draft<'py> {
                 object.set_item(key, &value)?;
                 let len = len + usize::from(old.is_none());
                 let change = || Change::Set(object.clone(), key.clone(), old, value);
-                self.mode.note(object.len(), len, change)
+                self.note(object.len(), len, change)
             }
             Place::Element(array, index) => {
                 let len = array.len();
@@ -232,7 +239,7 @@ impl<'py> Draft<'py> {
                 };
                 array.insert(index, &value)?;
                 let change = || Change::Inserted(array.clone(), index, value);
-                self.mode.note(array.len(), len + 1, change)
+                self.note(array.len(), len + 1, change)
             }
         }
     }
@@ -250,16 +257,16 @@ impl<'py> Draft<'py> {
         undisturbed(place.len() == len)?;
         match &place {
             Place::Member(object, key) => {
-                self.mode.keep_order(object);
+                self.keep_order(object);
                 object.del_item(key)?;
                 let change = || Change::Removed(object.clone(), key.clone(), old.clone());
-                self.mode.note(object.len(), len - 1, change)?;
+                self.note(object.len(), len - 1, change)?;
             }
             Place::Element(array, index) => {
                 if let Index::At(index) = *index {
                     array.del_item(index)?;
                     let change = || Change::RemovedItem(array.clone(), index, old.clone());
-                    self.mode.note(array.len(), len - 1, change)?;
+                    self.note(array.len(), len - 1, change)?;
                 }
             }
         }
@@ -283,7 +290,7 @@ impl<'py> Draft<'py> {
             Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old, value),
             Place::Element(array, _) => Change::SetItem(array, 0, old, value),
         };
-        self.mode.note(now, len, change)
+        self.note(now, len, change)
     }
 
     /// Sections 4.4: the value itself moves, no copy of it.
@@ -378,30 +385,69 @@ impl<'py> Mode<'py> {
                 owned.push(copy.as_any().clone());
                 Ok(Some(copy))
             }
-            Self::InPlace { .. } if container.is_plain() => Ok(None),
-            Self::InPlace { .. } => Err(Fault::new(format!(
+            Self::InPlace if container.is_plain() => Ok(None),
+            Self::InPlace => Err(Fault::new(format!(
                 "only a plain dict or list is changed in place, not {}",
                 type_name(container.as_any())
             ))),
+            Self::Consuming(owned) if owned.has(container.as_any()) => Ok(None),
+            Self::Consuming(owned) => {
+                let is_ours =
+                    container.is_plain() && capi::is_only_in_its_place(container.as_any());
+                let copy = if is_ours { None } else { Some(container.shallow_copy()?) };
+                owned.push(copy.as_ref().unwrap_or(container).as_any().clone());
+                Ok(copy)
+            }
         }
+    }
+}
+
+impl<'py> Draft<'py> {
+    fn new(root: Bound<'py, PyAny>, mode: Mode<'py>, max_values: usize) -> Self {
+        let copier = Copier { left: max_values };
+        Self { root, mode, log: UndoLog::default(), logging: false, copier, max_values }
     }
 
     /// Notes what was done, if it may have to be taken back. The container had `len` members after
     /// it, unless somebody else changed it, too; now it has `now`.
     fn note(&mut self, now: usize, len: usize, change: impl FnOnce() -> Change<'py>) -> Done<()> {
-        if let Self::InPlace { log, logging } = self
-            && (*logging || now != len)
-        {
-            log.push(change(), len);
+        if matches!(self.mode, Mode::Copying(_)) {
+            return Ok(());
+        }
+        if self.logging || now != len {
+            self.log.push(change(), len);
             return undisturbed(now == len);
         }
         Ok(())
     }
 
     fn keep_order(&mut self, object: &Bound<'py, PyDict>) {
-        if let Self::InPlace { log, logging: true } = self {
-            log.keep_order(object);
+        if self.logging {
+            self.log.keep_order(object);
         }
+    }
+
+    /// Applies a patch, whole or not at all.
+    fn apply_all(&mut self, patch: &Patch<'py>) -> Result<(), Box<Refusal>> {
+        let changes = !matches!(self.mode, Mode::Copying(_));
+        let last = patch.operations.len().saturating_sub(1);
+        for (index, operation) in patch.operations.iter().enumerate() {
+            // One operation is all or nothing itself, but for the two halves of a move.
+            self.logging = changes && (last > 0 || operation.op == Op::Move);
+            let mut done = self.apply(operation);
+            if changes && index == last && done.is_ok() {
+                done = undisturbed(self.log.is_undisturbed());
+            }
+            if let Err(fault) = done {
+                let mut refusal = Refusal::at(index, operation, fault);
+                if changes && let Err(error) = self.log.roll_back(&mut self.root) {
+                    refusal.reason.push_str("; and what was done before could not be undone");
+                    refusal.cause = Some(error);
+                }
+                return Err(refusal);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -419,40 +465,30 @@ pub fn apply<'py>(
         if claim.is_none() {
             return Err(Refusal::whole("the document is being patched in place already"));
         }
-        Mode::InPlace { log: UndoLog::default(), logging: false }
+        Mode::InPlace
     } else {
         Mode::Copying(Owned::default())
     };
-    let copier = Copier { left: max_values };
-    let mut draft = Draft { root: document.clone(), mode, copier, max_values };
-    let last = patch.operations.len().saturating_sub(1);
-    for (index, operation) in patch.operations.iter().enumerate() {
-        if let Mode::InPlace { logging, .. } = &mut draft.mode {
-            // One operation is all or nothing itself, but for the two halves of a move.
-            *logging = last > 0 || operation.op == Op::Move;
-        }
-        let mut done = draft.apply(operation);
-        if let Mode::InPlace { log, .. } = &draft.mode
-            && index == last
-            && done.is_ok()
-        {
-            done = undisturbed(log.is_undisturbed());
-        }
-        if let Err(fault) = done {
-            let mut refusal = Refusal::at(index, operation, fault);
-            if let Mode::InPlace { log, .. } = &mut draft.mode
-                && let Err(error) = log.roll_back(&mut draft.root)
-            {
-                refusal.reason.push_str("; and what was done before could not be undone");
-                refusal.cause = Some(error);
-            }
-            return Err(refusal);
-        }
-    }
+    let mut draft = Draft::new(document.clone(), mode, max_values);
+    draft.apply_all(patch)?;
     // What was replaced or removed goes now: its finalizers may run Python, when all is done.
     drop(claim);
-    drop(draft.mode);
-    Ok(draft.root)
+    let Draft { root, .. } = draft;
+    Ok(root)
+}
+
+/// [`apply`] to a document that is given away: of its containers those are changed that nobody else
+/// has, so that a document which grows by a member at a time is not copied each time. If the patch
+/// does not apply, the document is what it was.
+pub fn apply_to_own<'py>(
+    document: Bound<'py, PyAny>,
+    patch: &Patch<'py>,
+    max_values: usize,
+) -> (Bound<'py, PyAny>, Result<(), Box<Refusal>>) {
+    let mut draft = Draft::new(document, Mode::Consuming(Owned::default()), max_values);
+    let done = draft.apply_all(patch);
+    let Draft { root, .. } = draft;
+    (root, done)
 }
 
 /// A document with a JSON Patch applied (RFC 6902), atomically.
