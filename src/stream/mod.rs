@@ -194,9 +194,6 @@ fn close_list<'py>(stage: &mut impl Stage, py: Python<'py>) -> PyResult<Bound<'p
     PyList::new(py, stage.close(py)?)
 }
 
-/// How many items may be open at once, if the user does not say.
-pub const MAX_OPEN: usize = 10_000;
-
 /// The refusal of an item beyond `max_open`.
 #[cold]
 fn too_many(id: Option<&Bound<'_, PyAny>>, max_open: usize) -> Violation {

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 use self::open::{Open, Owner, Owners, SHOWN, named};
 use self::repair::Remedy;
 use self::seed::Seeds;
-use super::{Item, MAX_OPEN, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
 use crate::deviation::Reporter;
 use crate::errors::{Violation, exclusive, shared, shown};
@@ -58,9 +58,6 @@ fn refuse_or<T>(
 ) -> Verdict<T> {
     Err(Refusal::Violation(Violation::new(id, reason, expected), remedy))
 }
-
-/// How many items of a run may be remembered, if the user does not say.
-const MAX_ITEMS: usize = 1_000_000;
 
 /// Where the stream is in its runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,8 +115,8 @@ enum Phase {
 ///     >>> _ = verifier.feed({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
 ///     >>> _ = verifier.feed({"type": "STEP_STARTED", "stepName": "search"})
 ///     >>> done = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
-///     >>> [event["type"] for event in verifier.feed(done)]
-///     ['STEP_FINISHED', 'RUN_FINISHED']
+///     >>> print(*(event["type"] for event in verifier.feed(done)))
+///     STEP_FINISHED RUN_FINISHED
 #[pyclass(module = "agui_codec")]
 pub struct EventVerifier {
     index: usize,
@@ -152,7 +149,7 @@ pub struct EventVerifier {
 impl EventVerifier {
     #[new]
     #[pyo3(signature = (
-        *, thread_id=None, repair=false, max_open=MAX_OPEN, max_items=MAX_ITEMS, on_deviation=None,
+        *, thread_id=None, repair=false, max_open=10_000, max_items=1_000_000, on_deviation=None,
     ))]
     fn new(
         py: Python<'_>,
@@ -294,21 +291,9 @@ impl Stage for EventVerifier {
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let index = self.index;
         self.index += 1;
-        let refusal = match self.verify(item) {
-            Ok(()) => return Ok(Output::Pass),
-            Err(Refusal::Violation(violation, remedy)) if self.repair => {
-                match self.mend(item, violation, remedy) {
-                    Ok(output) => return Ok(output),
-                    Err(refusal) => refusal,
-                }
-            }
-            Err(refusal) => refusal,
-        };
-        match refusal {
-            Refusal::Failed(error) => Err(error),
-            Refusal::Violation(violation, _) => {
-                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
-            }
+        match self.verify(item) {
+            Ok(()) => Ok(Output::Pass),
+            Err(refusal) => self.refused(item, refusal, index),
         }
     }
 
@@ -469,6 +454,31 @@ fn go_on(
 }
 
 impl EventVerifier {
+    /// What becomes of a refused event: a repair, or an error.
+    #[cold]
+    fn refused<'py>(
+        &mut self,
+        item: &Item<'py>,
+        refusal: Refusal,
+        index: usize,
+    ) -> PyResult<Output<'py>> {
+        let refusal = match refusal {
+            Refusal::Violation(violation, remedy) if self.repair => {
+                match self.mend(item, violation, remedy) {
+                    Ok(output) => return Ok(output),
+                    Err(refusal) => refusal,
+                }
+            }
+            refusal => refusal,
+        };
+        match refusal {
+            Refusal::Failed(error) => Err(error),
+            Refusal::Violation(violation, _) => {
+                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
+            }
+        }
+    }
+
     #[inline]
     fn verify(&mut self, item: &Item<'_>) -> Verdict {
         use EventKind as K;

@@ -179,9 +179,10 @@ impl LegacyUpgrader {
     fn respelled<'py>(&self, item: &Item<'py>, notes: &mut Notes) -> PyResult<Draft<'py>> {
         let dict = item.view.dict();
         let mut first = None;
-        let respelled = spelling::respell(dict, item.view.plan, "", &mut |path| {
+        let mut found = |path| {
             first.get_or_insert(path);
-        })?;
+        };
+        let respelled = spelling::respell(dict, item.view.plan, "", &mut found)?;
         if let Some(path) = first
             && !self.respelled
         {
@@ -316,7 +317,8 @@ const RESPELLED: &str = "read a field under its Python name";
 ///     on_deviation: Called with a :class:`Deviation` for each conversion. The default logs it.
 ///
 /// Returns:
-///     The input, the same object if there is nothing to convert.
+///     The input, the same object if there is nothing to convert. Fields under their Python names
+///     (``thread_id``) are given the wire's, too.
 #[pyfunction]
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn upgrade_input<'py>(
@@ -325,10 +327,17 @@ pub fn upgrade_input<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Ok(dict) = run_agent_input.cast::<PyDict>() else { return Ok(run_agent_input.clone()) };
     let mut notes = Notes::default();
-    let respelled = input_plan().map(|plan| {
-        spelling::respell(dict, plan, "", &mut |path| notes.add("spelling", path, RESPELLED))
-    });
-    let respelled = respelled.transpose()?.flatten();
+    let mut first = None;
+    let mut found = |path| {
+        first.get_or_insert(path);
+    };
+    let respelled = match input_plan() {
+        Some(plan) => spelling::respell(dict, plan, "", &mut found)?,
+        None => None,
+    };
+    if let Some(path) = first {
+        notes.add("spelling", path, format!("{RESPELLED}, and perhaps others"));
+    }
     let upgraded = input::upgrade(respelled.as_ref().unwrap_or(dict), "", &mut notes)?;
     let upgraded = upgraded.or(respelled);
     notes.report(dict.py(), &Reporter::new(on_deviation), None)?;
