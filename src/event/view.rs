@@ -161,12 +161,14 @@ impl<'py> View<'py> {
                 let (key, value) = (key.own(), value.own());
                 let name = key.cast::<PyString>().map_err(|_| Surprise)?;
                 let name = &capi::plain_str(name).map_err(|_| Surprise)?;
-                let found = match plan.find_any(name, expected) {
-                    // The wire's own spelling wins; the other is then an entry like any unknown one.
-                    Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => None,
-                    found => found,
-                };
-                match found {
+                match plan.find_any(name, expected) {
+                    // The wire's own spelling wins. The other is then an entry like any unknown one,
+                    // but for a None that means absence: pydantic leaves it out under either key.
+                    Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => {
+                        if !(plan.fields[at].omit_none && value.is_none()) {
+                            visit(Entry::Extra(name, &value))?;
+                        }
+                    }
                     Some((at, _)) => {
                         expected = at + 1;
                         let field = &plan.fields[at];

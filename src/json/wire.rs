@@ -92,12 +92,23 @@ impl<'py> Wire<'_, 'py> {
                 if dropped.is_some() && plan.find(key, 0, Spelling::Model) == dropped {
                     return Ok(());
                 }
+                let start = self.writer.bytes.len();
                 self.writer.bytes.push(b',');
                 let written = self.payload(key).and_then(|()| {
                     self.writer.bytes.push(b':');
-                    self.payload(value)
+                    let start = self.writer.bytes.len();
+                    self.payload(value)?;
+                    Ok(&self.writer.bytes[start..] == b"null")
                 });
-                written.map_err(|stop| stop.inside(Step::Key(key.to_string())))
+                let is_null = written.map_err(|stop| stop.inside(Step::Key(key.to_string())))?;
+                // The other spelling of a field that the dict has, too.
+                if is_null
+                    && let Some(at) = plan.find(key, 0, Spelling::Model)
+                    && plan.fields[at].omit_none
+                {
+                    self.writer.bytes.truncate(start);
+                }
+                Ok(())
             }
         })?;
         self.writer.depth -= 1;
