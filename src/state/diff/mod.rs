@@ -74,7 +74,7 @@ type Found<T> = Result<T, Failure>;
 ///     PatchError: A document is nested deeper than 254 levels, or a key is no str.
 ///
 /// Example:
-///     >>> create_patch({"todo": ["a", "b"], "n": 1}, {"todo": ["b"], "n": 1})
+///     >>> create_patch({"name": "n", "todo": [1, 2]}, {"name": "n", "todo": [2]})
 ///     [{'op': 'remove', 'path': '/todo/0'}]
 #[pyfunction]
 #[pyo3(signature = (before, after))]
@@ -109,7 +109,8 @@ pub fn create_patch<'py>(
                 Err(failure) => Err(refused(failure, &writer.path)),
             }
         }
-        Err((failure, plan)) => {
+        Err(failed) => {
+            let (failure, plan) = *failed;
             let mut writer = Writer::new(py, &plan);
             writer.point_to_last();
             Err(refused(failure, &writer.path))

@@ -84,7 +84,7 @@ impl<'py> Plan<'py> {
     pub fn new(
         before: &Bound<'py, PyAny>,
         after: &Bound<'py, PyAny>,
-    ) -> Result<Self, (Failure, Self)> {
+    ) -> Result<Self, Box<(Failure, Self)>> {
         let mut plan = Self { tree: Tree::default(), pairs: Vec::new(), moves: Vec::new() };
         plan.pair(before, after, None, 0);
         let mut next = 0;
@@ -92,7 +92,7 @@ impl<'py> Plan<'py> {
             if let Err(failure) = plan.compare(next) {
                 // The last pair is the one in question.
                 plan.pairs.truncate(next + 1);
-                return Err((failure, plan));
+                return Err(Box::new((failure, plan)));
             }
             next += 1;
         }

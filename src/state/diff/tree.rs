@@ -234,10 +234,9 @@ impl<'py> Tree<'py> {
             (Kind::Object(left), Kind::Object(right)) if left.len() != right.len() => {
                 return Ok(false);
             }
+            (Kind::Int, Kind::Float) | (Kind::Float, Kind::Int) => {}
             (left, right) if std::mem::discriminant(&left) != std::mem::discriminant(&right) => {
-                if !matches!((left, right), (Kind::Int, Kind::Float) | (Kind::Float, Kind::Int)) {
-                    return Ok(false);
-                }
+                return Ok(false);
             }
             _ => {}
         }

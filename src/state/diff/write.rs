@@ -105,7 +105,6 @@ impl<'a, 'py> Writer<'a, 'py> {
             self.relocate(number)?;
         }
         match &item.what {
-            What::Kept(_) => {}
             What::Nested(inner) => {
                 self.point(place, 0);
                 self.push(intern!(py, "replace"), Some(&self.plan.pairs[*inner].after))?;
@@ -122,7 +121,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                 (None, Some(_)) if pair.is_array => self.remove(place)?,
                 _ => {}
             },
-            What::Removed(_) | What::Added(_) => {}
+            What::Kept(_) | What::Removed(_) | What::Added(_) => {}
         }
         Ok(())
     }
@@ -153,8 +152,18 @@ impl<'a, 'py> Writer<'a, 'py> {
         self.take(step.source);
         self.point(step.target, 0);
         self.put(step.target);
-        if from != self.path {
-            let py = self.py;
+        let py = self.py;
+        if self.path.strip_prefix(&*from).is_some_and(|rest| rest.first() == Some(&b'/')) {
+            // It goes into what stands where it stood, which the pointers of a move cannot say.
+            let path = std::mem::replace(&mut self.path, from);
+            self.push(intern!(py, "remove"), None)?;
+            self.path = path;
+            if let What::Added(new) | What::Replaced(_, new) =
+                &self.plan.pairs[step.target.0].items[step.target.1].what
+            {
+                self.push(intern!(py, "add"), Some(new))?;
+            }
+        } else if from != self.path {
             self.push(intern!(py, "move"), None)?;
             if let Some(operation) = self.operations.last() {
                 operation.set_item(intern!(py, "from"), string(py, &from)?)?;
