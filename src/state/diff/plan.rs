@@ -239,14 +239,17 @@ impl<'py> Plan<'py> {
         for value in after {
             right.push(number(value, &mut self.tree)?);
         }
-        let there: HashSet<u32> = left.iter().copied().collect();
+        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
+        left.iter().for_each(|number| counts.entry(*number).or_default().0 += 1);
+        right.iter().for_each(|number| counts.entry(*number).or_default().1 += 1);
         let mut costs = ElementCosts {
             path_size: self.pairs[at].path_size + 1,
             tree: &mut self.tree,
             first,
             before,
             after,
-            moves: right.iter().map(|number| there.contains(number)).collect(),
+            leaves: left.iter().map(|number| counts[number].0 == counts[number].1).collect(),
+            arrives: right.iter().map(|number| counts[number].0 >= counts[number].1).collect(),
             room,
             looks: 0,
         };
@@ -539,6 +542,9 @@ impl<'py> Plan<'py> {
     }
 }
 
+/// So many levels of two elements are compared to tell how unlike they are.
+const LEVELS: u32 = 3;
+
 /// How many members a container has.
 fn count(value: &Bound<'_, PyAny>) -> usize {
     match Kind::of(value) {
@@ -556,8 +562,10 @@ struct ElementCosts<'a, 'py> {
     first: usize,
     before: &'a [Bound<'py, PyAny>],
     after: &'a [Bound<'py, PyAny>],
-    /// Which of the new elements are among the old ones, and so could move.
-    moves: Vec<bool>,
+    /// Which of the old elements are needed among the new ones, and so should move, and which of
+    /// the new ones are among the old ones, and so could.
+    leaves: Vec<bool>,
+    arrives: Vec<bool>,
     room: u32,
     /// How many more members may be looked at.
     looks: usize,
@@ -578,6 +586,7 @@ impl<'py> ElementCosts<'_, 'py> {
         before: &Bound<'py, PyAny>,
         after: &Bound<'py, PyAny>,
         path: usize,
+        levels: u32,
     ) -> Option<usize> {
         self.looks = self.looks.checked_sub(count(before) + count(after))?;
         let (old, new) = (self.tree.container(before)?, self.tree.container(after)?);
@@ -588,10 +597,10 @@ impl<'py> ElementCosts<'_, 'py> {
         let (old, new) = (self.tree.content(old), self.tree.content(new));
         match (&*old, &*new) {
             (Content::Object(old), Content::Object(new)) => {
-                Some(self.objects((old, &old_classes), (new, &new_classes), path))
+                Some(self.objects((old, &old_classes), (new, &new_classes), path, levels))
             }
             (Content::Array(old), Content::Array(new)) => {
-                Some(self.arrays((old, &old_classes), (new, &new_classes), path))
+                Some(self.arrays((old, &old_classes), (new, &new_classes), path, levels))
             }
             _ => None,
         }
@@ -602,6 +611,7 @@ impl<'py> ElementCosts<'_, 'py> {
         (before, old): (&Members<'py>, &Rc<[Id]>),
         (after, new): (&Members<'py>, &Rc<[Id]>),
         path: usize,
+        levels: u32,
     ) -> usize {
         let mut sum = 0;
         let mut rest = before.sorted.iter().map(|&at| at as usize).peekable();
@@ -614,7 +624,7 @@ impl<'py> ElementCosts<'_, 'py> {
             sum += match rest.next_if(|&at| before.keys[at] == key) {
                 None => ADD + path + self.size(&after.values[at]),
                 Some(was) if old[was] == new[at] => 0,
-                Some(was) => self.child(&before.values[was], &after.values[at], path),
+                Some(was) => self.child(&before.values[was], &after.values[at], path, levels),
             };
         }
         for gone in rest {
@@ -628,6 +638,7 @@ impl<'py> ElementCosts<'_, 'py> {
         (before, old): (&[Bound<'py, PyAny>], &Rc<[Id]>),
         (after, new): (&[Bound<'py, PyAny>], &Rc<[Id]>),
         path: usize,
+        levels: u32,
     ) -> usize {
         let head = old.iter().zip(&**new).take_while(|(old, new)| old == new).count();
         let (old, new) = (&old[head..], &new[head..]);
@@ -640,7 +651,7 @@ impl<'py> ElementCosts<'_, 'py> {
             let path = path + 1 + digits(head + at);
             sum += match (before.get(at), after.get(at)) {
                 (Some(_), Some(_)) if old[at] == new[at] => 0,
-                (Some(old), Some(new)) => self.child(old, new, path),
+                (Some(old), Some(new)) => self.child(old, new, path, levels),
                 (None, Some(new)) => ADD + path + self.size(new),
                 _ => REMOVE + path,
             };
@@ -648,13 +659,23 @@ impl<'py> ElementCosts<'_, 'py> {
         sum
     }
 
-    /// A value within an element that becomes another.
-    fn child(&mut self, old: &Bound<'py, PyAny>, new: &Bound<'py, PyAny>, path: usize) -> usize {
+    /// A value that becomes another; so many levels below it are looked at.
+    fn child(
+        &mut self,
+        old: &Bound<'py, PyAny>,
+        new: &Bound<'py, PyAny>,
+        path: usize,
+        levels: u32,
+    ) -> usize {
         let whole = REPLACE + path + self.size(new);
         match (Kind::of(old), Kind::of(new)) {
-            // Not looked into: one change in it, perhaps.
             (Kind::Array(_), Kind::Array(_)) | (Kind::Object(_), Kind::Object(_)) => {
-                whole.min(REPLACE + path + 12)
+                let members = match levels.checked_sub(1) {
+                    Some(levels) => self.members(old, new, path, levels),
+                    // Not looked into: one change in it, perhaps.
+                    None => Some(REPLACE + path + 12),
+                };
+                members.map_or(whole, |members| whole.min(members))
             }
             _ => whole,
         }
@@ -665,13 +686,8 @@ impl Costs for ElementCosts<'_, '_> {
     fn change(&mut self, left: usize, right: usize) -> usize {
         let (before, after) = (self.before[left].clone(), self.after[right].clone());
         let path = self.path(right);
-        let whole = REPLACE + path + self.size(&after);
-        match (Kind::of(&before), Kind::of(&after)) {
-            (Kind::Array(_), Kind::Array(_)) | (Kind::Object(_), Kind::Object(_)) => {
-                self.members(&before, &after, path).map_or(whole, |members| whole.min(members))
-            }
-            _ => whole,
-        }
+        let lost = if self.leaves[left] { ADD + REMOVE - MOVE + self.size(&before) } else { 0 };
+        lost + self.child(&before, &after, path, LEVELS)
     }
 
     fn remove(&mut self, left: usize) -> usize {
@@ -680,7 +696,7 @@ impl Costs for ElementCosts<'_, '_> {
 
     fn add(&mut self, right: usize) -> usize {
         let path = self.path(right);
-        if self.moves[right] {
+        if self.arrives[right] {
             // With the removal, a move.
             return MOVE - REMOVE + path;
         }
