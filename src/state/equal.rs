@@ -1,4 +1,4 @@
-//! Equality as JSON has it (RFC 6902 section 4.6), and a hash that agrees with it.
+//! Equality as JSON has it (RFC 6902 section 4.6).
 
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -84,43 +84,4 @@ pub fn equal(
         // Of one kind and not identical (None, bool), or of two.
         _ => Ok(false),
     }
-}
-
-/// A hash under which equal values are alike.
-pub fn hash(value: &Bound<'_, PyAny>, room: u32) -> Result<u64, Uncompared> {
-    let tagged = |tag: u64, hash: isize| mix(tag, hash.cast_unsigned() as u64);
-    match Kind::of(value) {
-        Kind::Null => Ok(1),
-        Kind::Bool => Ok(tagged(2, value.hash()?)),
-        // Python's own hash is the same for 1 and 1.0.
-        Kind::Int | Kind::Float => Ok(tagged(3, value.hash()?)),
-        Kind::Text(text) => Ok(tagged(4, text.hash()?)),
-        Kind::Array(array) => {
-            let room = room.checked_sub(1).ok_or(Uncompared::TooDeep)?;
-            let mut sum = 5;
-            for item in array.get_slice(0, array.len()) {
-                sum = mix(sum, hash(&item, room)?);
-            }
-            Ok(sum)
-        }
-        Kind::Object(object) => {
-            let room = room.checked_sub(1).ok_or(Uncompared::TooDeep)?;
-            let mut sum = 6_u64;
-            for (key, item) in object.copy()? {
-                // A sum, so that order is nothing.
-                let member = mix(key.hash()?.cast_unsigned() as u64, hash(&item, room)?);
-                sum = sum.wrapping_add(member);
-            }
-            Ok(mix(6, sum))
-        }
-        // Need not be hashable; the comparison will tell them apart.
-        Kind::Other => Ok(7),
-    }
-}
-
-/// Mixes two words well enough for a table of list elements.
-const fn mix(left: u64, right: u64) -> u64 {
-    let (left, right) = (left ^ 0x9e37_79b9_7f4a_7c15, right ^ 0xd1b5_4a32_d192_ed03);
-    let product = left.wrapping_mul(right.rotate_left(32) | 1);
-    product ^ (product >> 29) ^ right
 }
