@@ -58,6 +58,7 @@ pub fn negotiate(accept: &str, wildcards: bool) -> Format {
 }
 
 /// Whether a parameter, if it is a weight, is above 0. `Some(None)`: its value is not a qvalue.
+#[expect(clippy::option_option, reason = "no weight and a bad one are not the same")]
 fn weight(parameter: &str) -> Option<Option<bool>> {
     let (name, value) = match parameter.split_once('=') {
         Some((name, value)) => (name, value.trim_end_matches(OWS)),

@@ -240,8 +240,12 @@ impl<'py> Plan<'py> {
             right.push(number(value, &mut self.tree)?);
         }
         let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
-        left.iter().for_each(|number| counts.entry(*number).or_default().0 += 1);
-        right.iter().for_each(|number| counts.entry(*number).or_default().1 += 1);
+        for number in &left {
+            counts.entry(*number).or_default().0 += 1;
+        }
+        for number in &right {
+            counts.entry(*number).or_default().1 += 1;
+        }
         let mut costs = ElementCosts {
             path_size: self.pairs[at].path_size + 1,
             tree: &mut self.tree,
