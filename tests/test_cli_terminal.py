@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from agui_codec import _demo, to_json
 from agui_codec.cli import commands, inspect, reading
 from agui_codec.cli.console import Console
 from agui_codec.cli.timeline import LANES, NAMES, Timeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "agui_codec"]
 RUN = [json.loads(to_json(event)) for event in _demo.run()]
@@ -55,6 +53,25 @@ def shown(events: list[dict[str, Any]], width: int = 80, **options: Any) -> list
 def invoke(*arguments: str, stdin: bytes = b"", columns: int = 80) -> Result:
     env = {"COLUMNS": str(columns)}
     return CliRunner(env=env).invoke(commands.cli, arguments, input=stdin)
+
+
+def wait_for_more(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process has read all of its pipe, done its work, and waits for more."""
+    import fcntl
+    import termios
+
+    assert process.stdin is not None
+    deadline = time.monotonic() + 60
+    idle = 0
+    while idle < 5:
+        assert time.monotonic() < deadline, "the process did not read its pipe"
+        assert process.poll() is None
+        unread = fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)) != bytes(4)
+        stat = Path(f"/proc/{process.pid}/stat")
+        # The state is behind the name, which is in brackets: S for a process that waits.
+        waits = stat.read_text().rpartition(") ")[2][0] == "S" if stat.exists() else True
+        idle = idle + 1 if waits and not unread else 0
+        time.sleep(0.05)
 
 
 def lines(events: list[dict[str, Any]]) -> bytes:
@@ -335,7 +352,7 @@ def test_ctrl_c_while_a_pipe_is_silent() -> None:
     assert process.stdin is not None
     process.stdin.write(lines(RUN))
     process.stdin.flush()
-    time.sleep(1.5)
+    wait_for_more(process)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -352,7 +369,7 @@ def test_ctrl_c_leaves_a_whole_archive(tmp_path: Path) -> None:
     assert process.stdin is not None
     process.stdin.write(lines(RUN))
     process.stdin.flush()
-    time.sleep(1.5)
+    wait_for_more(process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
