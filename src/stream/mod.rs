@@ -199,7 +199,7 @@ pub const MAX_OPEN: usize = 10_000;
 
 /// The refusal of an item beyond `max_open`.
 #[cold]
-fn too_many(id: Option<&Bound<'_, PyAny>>, max_open: usize) -> Violation {
+pub fn too_many(id: Option<&Bound<'_, PyAny>>, max_open: usize) -> Violation {
     Violation::new(
         id,
         format!("it opens one item more than the {max_open} that may be open at once (max_open)"),
