@@ -549,6 +549,19 @@ def test_next_input() -> None:
         reducer().next_input("r")
 
 
+def test_the_version_that_inputs_declare_is_that_of_the_sdk() -> None:
+    script = """if True:
+        import ag_ui.core
+        ag_ui.core.PROTOCOL_VERSION = "9.8"
+        from agui_codec import EventReducer, downgrade_input
+        print(EventReducer(as_dict=True).next_input("r", thread_id="t")["protocolVersion"])
+        print(downgrade_input({"threadId": "t", "runId": "r", "messages": []})["protocolVersion"])
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["9.8", "9.8"]
+
+
 def test_history_is_not_repeated_when_asked() -> None:
     reduced = reducer(run_started(), start(), end(), run_finished(), messages=[user("u0")])
     reduced.add_message(user("u1"))

@@ -10,6 +10,7 @@ use super::message::Message;
 use super::reduce::{Change, Reduction};
 use super::wire;
 use crate::deviation::Reporter;
+use crate::event::protocol_version;
 use crate::input::Callback;
 
 /// What a stream of events adds up to: the conversation, the state, and what is pending.
@@ -211,7 +212,8 @@ impl EventReducer {
     ///     forwarded_props: Handed through to the agent.
     ///     history: False leaves out the messages that the other side has: those that came from it
     ///         or were part of an input whose run has started.
-    ///     protocol_version: What the input declares; None leaves it out.
+    ///     protocol_version: What the input declares, by default the version that the installed SDK
+    ///         speaks (``ag_ui.core.PROTOCOL_VERSION``); None leaves it out.
     ///
     /// Returns:
     ///     A ``RunAgentInput`` with the state and the messages, without activity messages, which are
@@ -223,7 +225,7 @@ impl EventReducer {
     ///         has expired other than by cancelling it.
     #[pyo3(signature = (
         run_id, *, thread_id=None, parent_run_id=None, resume=None, tools=None, context=None,
-        forwarded_props=None, history=true, protocol_version=Some("1.0".to_owned()),
+        forwarded_props=None, history=true, protocol_version=protocol_version().map(str::to_owned),
     ))]
     #[expect(clippy::too_many_arguments, reason = "the fields of the input, by keyword")]
     fn next_input<'py>(

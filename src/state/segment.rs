@@ -19,16 +19,26 @@ impl Family {
     /// The id of the message or of the call that an event is about.
     #[inline]
     pub fn id<'py>(self, incoming: &Incoming<'py>) -> PyResult<Bound<'py, PyString>> {
-        match self {
+        let id = match self {
             Self::Text | Self::Reasoning => text!(incoming, message_id),
             Self::Call => text!(incoming, tool_call_id),
-        }
+        }?;
+        // Comparing an exact str runs no Python code.
+        if capi::is_exact_str(&id) { Ok(id) } else { capi::plain_str(&id) }
     }
 
     fn key(self, py: Python<'_>) -> &'static Key {
         match self {
             Self::Text | Self::Reasoning => &keys(py).message_id,
             Self::Call => &keys(py).tool_call_id,
+        }
+    }
+
+    const fn start(self) -> EventKind {
+        match self {
+            Self::Text => EventKind::TextMessageStart,
+            Self::Reasoning => EventKind::ReasoningMessageStart,
+            Self::Call => EventKind::ToolCallStart,
         }
     }
 
@@ -70,9 +80,10 @@ impl Segment {
             Family::Call => field!(incoming, parent_message_id),
             Family::Text | Family::Reasoning => None,
         };
+        let parent = parent.and_then(|parent| capi::plain_str(parent.cast().ok()?).ok());
         Self {
             opener: Some(incoming.event.clone().unbind()),
-            parent: parent.and_then(|parent| parent.cast_into().ok()).map(Bound::unbind),
+            parent: parent.map(Bound::unbind),
             ..Self::headless(family, id)
         }
     }
@@ -105,29 +116,33 @@ impl Segment {
             && (id.is(&self.id) || id.as_any().eq(&self.id).unwrap_or(false))
     }
 
-    /// Whether the message with this id may hold the call.
-    pub fn is_held_by(&self, id: &Bound<'_, PyString>) -> bool {
-        let is = |other: &Py<PyString>| id.as_any().eq(other).unwrap_or(false);
-        is(&self.id) || self.parent.as_ref().is_some_and(is)
+    /// The message that a call names as its parent.
+    pub fn parent(&self) -> Option<&Py<PyString>> {
+        self.parent.as_ref()
     }
 
+    /// The event that opened it.
+    pub fn opening(&self) -> EventKind {
+        if self.is_headless() { self.family.delta() } else { self.family.start() }
+    }
+
+    /// Takes a delta, whole or not at all. False if it says something that no delta can say which
+    /// stands for several.
     #[inline]
-    pub fn push(&mut self, incoming: &Incoming<'_>) -> PyResult<()> {
-        let delta = text!(incoming, delta)?;
+    pub fn push(&mut self, incoming: &Incoming<'_>) -> PyResult<bool> {
+        let delta = capi::plain_str(&text!(incoming, delta)?)?;
         let deltas = &mut self.deltas;
-        if !deltas.pieces.push(&delta) {
-            let delta = capi::plain_str(&delta)?;
-            deltas.pieces.push(&delta);
+        // Of a bare wire dict (type, id, delta) there is no more to know.
+        let is_bare = incoming.view.spelling == Spelling::Wire && incoming.view.dict().len() == 3;
+        if !is_bare && !deltas.note(incoming)? {
+            return Ok(false);
         }
+        deltas.pieces.push(&delta);
         if deltas.first.is_none() {
             deltas.first = Some(incoming.event.clone().unbind());
             deltas.is_model = !incoming.event.is_instance_of::<PyDict>();
         }
-        // Of a bare wire dict (type, id, delta) there is no more to know.
-        if incoming.view.spelling == Spelling::Wire && incoming.view.dict().len() == 3 {
-            return Ok(());
-        }
-        deltas.note(incoming)
+        Ok(true)
     }
 
     /// Takes events, as far as each is one more delta of this segment that says nothing else, and
@@ -200,41 +215,40 @@ impl Segment {
         if let Some(opener) = self.opener {
             out.push(opener.into_bound(py));
         }
-        match (&self.deltas.first, self.deltas.pieces.count()) {
-            (None, _) => {}
-            (Some(only), 1) => out.push(only.bind(py).clone()),
-            (Some(_), _) => out.push(self.deltas.collapse(self.family, self.id.bind(py))?),
-        }
+        let delta = match (&self.deltas.first, self.deltas.pieces.count()) {
+            (None, _) => Ok(None),
+            (Some(only), 1) => Ok(Some(only.bind(py).clone())),
+            (Some(_), _) => self.deltas.collapse(self.family, self.id.bind(py)).map(Some),
+        };
+        let delta = delta.map(|delta| out.extend(delta));
         if let Some(end) = self.end {
             out.push(end.into_bound(py));
         }
-        Ok(())
+        delta
     }
 }
 
 impl Deltas {
-    /// Keeps what an event says besides its delta.
-    fn note(&mut self, incoming: &Incoming<'_>) -> PyResult<()> {
-        let py = incoming.event.py();
-        if let Some(metadata) = incoming.metadata()? {
+    /// Keeps what an event says besides its delta, if a collapsed delta can say it.
+    fn note(&mut self, incoming: &Incoming<'_>) -> PyResult<bool> {
+        let metadata = incoming.metadata()?;
+        let owner = field!(incoming, subagent_run_id);
+        let can_be_said = owner.as_ref().is_none_or(Bound::is_instance_of::<PyString>)
+            && metadata.as_ref().is_none_or(has_only_text_keys);
+        let Ok(rest) = rest(incoming) else { return Ok(false) };
+        if !can_be_said {
+            return Ok(false);
+        }
+        if let Some(metadata) = metadata {
             merge(&mut self.metadata, &metadata)?;
         }
-        if let Some(owner) = field!(incoming, subagent_run_id) {
+        if let Some(owner) = owner {
             self.owner = Some(owner.unbind());
         }
-        if incoming.view.has_rest() {
-            let rest = PyDict::new(py);
-            let read: Result<(), Surprise> = incoming.view.entries(|entry| {
-                if let Entry::Extra(key, value) = entry {
-                    rest.set_item(key, value)?;
-                }
-                Ok(())
-            });
-            if read.is_ok() && !rest.is_empty() {
-                merge(&mut self.rest, &rest)?;
-            }
+        if let Some(rest) = rest {
+            merge(&mut self.rest, &rest)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn collapse<'py>(
@@ -364,6 +378,27 @@ fn push_bare_model(
 #[inline]
 fn is_id(value: &Bound<'_, PyAny>, id: &[u8]) -> bool {
     capi::ascii(value).is_some_and(|value| capi::same_bytes(value, id))
+}
+
+fn has_only_text_keys(dict: &Bound<'_, PyDict>) -> bool {
+    capi::walk(dict, |mut items| {
+        items.all(|(key, _)| key.read(PyAnyMethods::is_instance_of::<PyString>))
+    })
+}
+
+/// The properties of an event that the protocol does not describe, if there are any. An error if it
+/// is no object as JSON has them.
+pub fn rest<'py>(incoming: &Incoming<'py>) -> Result<Option<Bound<'py, PyDict>>, Surprise> {
+    let mut rest = None;
+    if incoming.view.has_rest() {
+        incoming.view.entries(|entry| {
+            if let Entry::Extra(key, value) = entry {
+                rest.get_or_insert_with(|| PyDict::new(key.py())).set_item(key, value)?;
+            }
+            Ok::<(), Surprise>(())
+        })?;
+    }
+    Ok(rest)
 }
 
 /// Merges a dict into one of our own, the last write wins.

@@ -196,7 +196,7 @@ fn close_list<'py>(stage: &mut impl Stage, py: Python<'py>) -> PyResult<Bound<'p
 
 /// The refusal of an item beyond `max_open`.
 #[cold]
-fn too_many(id: Option<&Bound<'_, PyAny>>, max_open: usize) -> Violation {
+pub fn too_many(id: Option<&Bound<'_, PyAny>>, max_open: usize) -> Violation {
     Violation::new(
         id,
         format!("it opens one item more than the {max_open} that may be open at once (max_open)"),
