@@ -15,7 +15,17 @@ import pytest
 from agui_codec import apply_patch, create_patch
 
 WORDS = ["a", "b", "id", "name", "items", "a/b", "m~n", "é", "status", "done", "x" * 12]
-TEXTS = ["", "a", "b", "on", "off", "a longer text of some words", "ü漢😀", 'quoted "x"\n', "y" * 60]
+TEXTS = [
+    "",
+    "a",
+    "b",
+    "on",
+    "off",
+    "a longer text of some words",
+    "ü漢😀",
+    'quoted "x"\n',
+    "y" * 60,
+]
 
 
 def scalar(rng: random.Random) -> Any:

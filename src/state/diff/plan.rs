@@ -614,21 +614,36 @@ impl<'py> ElementCosts<'_, 'py> {
         levels: u32,
     ) -> usize {
         let mut sum = 0;
+        let (mut gone, mut came) = (Vec::new(), Vec::new());
         let mut rest = before.sorted.iter().map(|&at| at as usize).peekable();
         for at in after.sorted.iter().map(|&at| at as usize) {
             let key = after.keys[at];
-            while let Some(gone) = rest.next_if(|&at| before.keys[at] < key) {
-                sum += REMOVE + path + 1 + self.tree.token_size(before.keys[gone]);
+            while let Some(at) = rest.next_if(|&at| before.keys[at] < key) {
+                gone.push(at);
             }
             let path = path + 1 + self.tree.token_size(key);
-            sum += match rest.next_if(|&at| before.keys[at] == key) {
-                None => ADD + path + self.size(&after.values[at]),
-                Some(was) if old[was] == new[at] => 0,
-                Some(was) => self.child(&before.values[was], &after.values[at], path, levels),
-            };
+            match rest.next_if(|&at| before.keys[at] == key) {
+                None => came.push(at),
+                Some(was) if old[was] == new[at] => {}
+                Some(was) => {
+                    sum += self.child(&before.values[was], &after.values[at], path, levels);
+                }
+            }
         }
-        for gone in rest {
-            sum += REMOVE + path + 1 + self.tree.token_size(before.keys[gone]);
+        gone.extend(rest);
+        for &at in &gone {
+            sum += REMOVE + path + 1 + self.tree.token_size(before.keys[at]);
+        }
+        let classes: HashSet<Id> =
+            if came.is_empty() { HashSet::new() } else { gone.iter().map(|&at| old[at]).collect() };
+        for at in came {
+            let path = path + 1 + self.tree.token_size(after.keys[at]);
+            // With the removal, a move under another key.
+            sum += if classes.contains(&new[at]) {
+                MOVE - REMOVE + path
+            } else {
+                ADD + path + self.size(&after.values[at])
+            };
         }
         sum
     }
