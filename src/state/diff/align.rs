@@ -34,10 +34,43 @@ pub fn align(left: &[u32], right: &[u32], costs: &mut impl Costs) -> Vec<Step> {
         return cheapest(left, right, (0, 0), costs);
     }
     let anchors = sequence::common(left, right).unwrap_or_else(|| unique(left, right));
-    let by_anchors = between(left, right, &anchors, costs);
-    let by_position = between(left, right, &[], costs);
-    let one = cost(&by_anchors, costs);
-    if one <= cost(&by_position, costs) { by_anchors } else { by_position }
+    let loose = loosened(&anchors, (left.len(), right.len()));
+    let mut best = (usize::MAX, Vec::new());
+    for anchors in [&*anchors, &loose, &[]] {
+        let steps = between(left, right, anchors, costs);
+        let cost = cost(&steps, costs);
+        if cost < best.0 {
+            best = (cost, steps);
+        }
+    }
+    best.1
+}
+
+/// The anchors without those near a place where something differs: with other ones there, which are
+/// as many, less may have to be done.
+fn loosened(anchors: &[(usize, usize)], end: (usize, usize)) -> Vec<(usize, usize)> {
+    const NEAR: usize = 4;
+    // How many anchors follow each other without a gap up to each one, and from it on.
+    let run = |from: (usize, usize), to: (usize, usize)| to.0 - from.0 == 1 && to.1 - from.1 == 1;
+    let mut before = Vec::with_capacity(anchors.len());
+    for (at, &anchor) in anchors.iter().enumerate() {
+        let (joined, last) = match at.checked_sub(1) {
+            None => (anchor == (0, 0), NEAR),
+            Some(last) => (run(anchors[last], anchor), before[last]),
+        };
+        before.push(if joined { last + 1 } else { 0 });
+    }
+    let mut loose = Vec::new();
+    let mut after = NEAR;
+    for (at, &anchor) in anchors.iter().enumerate().rev() {
+        let next = anchors.get(at + 1).copied().unwrap_or(end);
+        after = if run(anchor, next) { after + 1 } else { 0 };
+        if before[at] >= NEAR && after >= NEAR {
+            loose.push(anchor);
+        }
+    }
+    loose.reverse();
+    loose
 }
 
 fn is_short(left: usize, right: usize) -> bool {

@@ -1,6 +1,7 @@
 //! From two documents to the patch that turns one into the other.
 
 mod align;
+mod costs;
 mod plan;
 mod sequence;
 mod tree;
