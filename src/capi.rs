@@ -10,7 +10,7 @@
 mod call;
 mod lent;
 
-pub use call::{Arguments, Function, function};
+pub use call::{Arguments, Function, Method, function, method};
 #[cfg(debug_assertions)]
 pub use lent::epoch::count_frames;
 pub use lent::{Lent, walk, walk_all, walk_list};
@@ -558,24 +558,4 @@ pub fn new_model<'py>(
         }
         Ok(model)
     }
-}
-
-/// A callable that binds like a Python function when it is stored on a class: a builtin does
-/// not, and a wrapper in Python would cost a frame on each call.
-pub fn instance_method<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: part of CPython's public API since 3.0; returns a new reference or null.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), PyInstanceMethod_New(function.as_ptr())) }
-}
-
-/// What `PyO3` does not declare, on Windows from the DLL that the build script names.
-macro_rules! import {
-    (from $($dll:literal)*; $import:item) => {
-        $(#[cfg_attr(python_dll = $dll, link(name = $dll, kind = "raw-dylib"))])*
-        unsafe extern "C" { $import }
-    };
-}
-import! {
-    from "python310" "python311" "python312" "python313" "python313t" "python314" "python314t"
-        "python315" "python315t";
-    fn PyInstanceMethod_New(function: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }

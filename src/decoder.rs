@@ -1,19 +1,35 @@
 //! The decoder that Python sees: bytes in any pieces to events.
 
+use pyo3::Borrowed;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use pyo3::{PyTraverseError, PyVisit, intern};
+use std::borrow::Cow;
 
 use crate::accept::{PROTOBUF, PROTOBUF_OLD, SSE};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step, exclusive, shared};
+use crate::errors::{
+    AGUIError, DecodeFault, Fault, NoEvent, Refused, Step, exclusive, shared, shown,
+};
 use crate::event::Spelling;
-use crate::input::{Callback, with_bytes};
+use crate::input::{Callback, str_argument, with_bytes};
 use crate::json::{Decoded, LineTooLong, Lines, Loan, Tools, decode};
 use crate::proto::{self, Broken, Frames};
 use crate::sse::parse::{Parser, Rest, TooLarge};
+
+/// The argument, whose name is in the error if it is not a str.
+struct ContentType<'a>(Cow<'a, str>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ContentType<'a> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let text = str_argument("content_type", &object)?.to_string_lossy().into_owned();
+        Ok(Self(text.into()))
+    }
+}
 
 /// How events stand in the stream.
 enum Transport {
@@ -33,6 +49,14 @@ impl Transport {
                 Some(Self::JsonLines(Lines::new(limit)))
             }
             _ => None,
+        }
+    }
+
+    fn content_type(&self) -> &'static str {
+        match self {
+            Self::Sse(_) => SSE,
+            Self::JsonLines(_) => "application/x-ndjson",
+            Self::Protobuf(_) => PROTOBUF,
         }
     }
 }
@@ -318,15 +342,21 @@ impl From<PyErr> for Halt {
 #[pymethods]
 impl EventDecoder {
     #[new]
-    #[pyo3(signature = (content_type="text/event-stream", *, as_dict=false, max_event_bytes=10_485_760, on_unknown="forward", on_deviation=None, allow_done=false))]
+    #[pyo3(
+        signature = (content_type=ContentType(SSE.into()), *, as_dict=false,
+            max_event_bytes=10_485_760, on_unknown="forward", on_deviation=None, allow_done=false),
+        text_signature = "(content_type='text/event-stream', *, as_dict=False, \
+            max_event_bytes=10485760, on_unknown='forward', on_deviation=None, allow_done=False)"
+    )]
     fn new(
-        content_type: &str,
+        content_type: ContentType<'_>,
         as_dict: bool,
         max_event_bytes: usize,
         on_unknown: &str,
         on_deviation: Option<Callback>,
         allow_done: bool,
     ) -> PyResult<Self> {
+        let ContentType(content_type) = &content_type;
         let Some(transport) = Transport::of(content_type, max_event_bytes) else {
             let reason = format!("no AG-UI stream has the content type {content_type:?}");
             return Err(AGUIError::new_err(reason));
@@ -434,6 +464,19 @@ impl EventDecoder {
                     halt => halt,
                 })
             })
+        })
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            let state = match (&this.failed, this.closed) {
+                (Some(_), _) => " failed",
+                (None, true) => " closed",
+                (None, false) => "",
+            };
+            let (content_type, count, bytes) =
+                (this.transport.content_type(), this.count, this.position);
+            format!("<EventDecoder {content_type} events={count} bytes={bytes}{state}>")
         })
     }
 

@@ -21,6 +21,7 @@ use crate::input::Callback;
 /// converted), ``minted_id`` (an id that no producer wrote); ``downgrade_loss`` (what an older peer
 /// cannot be sent); ``spelling`` (fields under their Python names); ``repair`` (an end that a producer
 /// forgot, or one too many) and ``repair_loss`` (an event out of place, dropped with what it says);
+/// ``inexact_number`` (what the protobuf wire makes of a number that it cannot carry);
 /// ``overwritten`` (a chunk's property that its opener already has); ``done`` (a
 /// ``[DONE]`` where an event should be). The reducer adds its own.
 #[pyclass(module = "agui_codec", frozen, eq, hash, get_all)]
@@ -86,6 +87,11 @@ pub struct Reporter {
 impl Reporter {
     pub fn new(on_deviation: Option<Callback>) -> Self {
         Self { on_deviation: on_deviation.map(Py::from) }
+    }
+
+    /// To a callable of the user's that has been looked at already.
+    pub fn to(on_deviation: Option<&Bound<'_, PyAny>>) -> Self {
+        Self { on_deviation: on_deviation.map(|call| call.clone().unbind()) }
     }
 
     /// Reports one. What `on_deviation` raises comes through: that is how a user refuses what the

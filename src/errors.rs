@@ -1,10 +1,10 @@
 //! The exception tree that Python sees, and the errors inside the crate that become it.
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::False;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyType};
 use pyo3::{PyClass, PyRef, PyRefMut};
 use std::fmt::Write;
 
@@ -87,16 +87,22 @@ fn in_use(object: &Bound<'_, PyAny>) -> PyErr {
 /// The AGUIError for an object that is not an event: neither an event model nor a dict with a type.
 #[cold]
 pub fn not_an_event(object: &Bound<'_, PyAny>) -> PyErr {
+    AGUIError::new_err(not_an_event_reason(object))
+}
+
+/// What [`not_an_event`] says.
+#[cold]
+pub fn not_an_event_reason(object: &Bound<'_, PyAny>) -> String {
     if let Ok(dict) = object.cast::<PyDict>() {
-        let typed = dict.get_item("type").ok().flatten();
-        return AGUIError::new_err(match typed {
+        return match dict.get_item("type").ok().flatten() {
             None => "missing \"type\"".to_owned(),
-            Some(other) => {
-                format!("\"type\" must be a string, not {}", class_name(&other))
-            }
-        });
+            Some(other) => format!("\"type\" must be a string, not {}", class_name(&other)),
+        };
     }
-    AGUIError::new_err(format!("not an AG-UI event: {}", class_name(object)))
+    match object.cast::<PyType>().map(PyTypeMethods::name) {
+        Ok(Ok(name)) => format!("not an AG-UI event: the class {name}, not an instance of it"),
+        _ => format!("not an AG-UI event: {}", class_name(object)),
+    }
 }
 
 /// The name of an object's class.
@@ -231,9 +237,14 @@ impl Fault {
         path(&self.steps)
     }
 
-    /// The EncodeError that says so.
+    /// The EncodeError that says so; or the cause itself, if it is one that interrupts the program.
     #[cold]
     pub fn into_encode_error(self, py: Python<'_>) -> PyErr {
+        if let Some(cause) = &self.cause
+            && !cause.is_instance_of::<PyException>(py)
+        {
+            return cause.clone_ref(py);
+        }
         let path = self.path();
         let message =
             if path.is_empty() { self.reason } else { format!("{path}: {}", self.reason) };

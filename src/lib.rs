@@ -23,9 +23,7 @@ mod _native {
     use pyo3::prelude::*;
     #[cfg(debug_assertions)]
     use pyo3::types::PyDict;
-    use pyo3::types::PyString;
 
-    use super::encoder::{model_dump_json, official_encode};
     use super::event::build::MakeEvent;
 
     #[pymodule_export]
@@ -33,7 +31,7 @@ mod _native {
     #[pymodule_export]
     use super::deviation::Deviation;
     #[pymodule_export]
-    use super::encoder::{EventEncoder, to_json};
+    use super::encoder::{EventEncoder, patches, set_installed, to_json};
     #[pymodule_export]
     use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
@@ -84,13 +82,6 @@ mod _native {
         module.add("make_event", super::capi::function::<MakeEvent>(module)?)?;
         // The version of the crate, and so of the package.
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        let dump = wrap_pyfunction!(model_dump_json, module)?;
-        super::event::set_our_model_dump_json(&dump);
-        // These two are put on classes by `install()`.
-        for function in [dump, wrap_pyfunction!(official_encode, module)?] {
-            let name = function.getattr("__name__")?.cast_into::<PyString>()?;
-            module.add(name, super::capi::instance_method(&function)?)?;
-        }
         Ok(())
     }
 }

@@ -38,8 +38,6 @@ def test_what_is_no_event_is_refused(event: Any) -> None:
         ({"type": "MESSAGES_SNAPSHOT", "messages": ["text"]}, "messages[0]"),
         ({"type": "ACTIVITY_SNAPSHOT", "messageId": "m", "activityType": "t", "content": {},
           "replace": 1}, "replace"),
-        ({"type": "RUN_ERROR", "message": "m", "usage": [{"inputTokens": "5"}]},
-         "usage[0].inputTokens"),
         ({"type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": "i"}, "input"),
         ({"type": "STATE_DELTA", "delta": [{"op": "add", "path": 5}]}, "delta[0].path"),
     ],
@@ -147,7 +145,6 @@ def test_the_encoder_is_reusable_after_an_error() -> None:
     good = proto.encode(snapshot({"a": [1, "x"]}))
     for bad in (
         snapshot({"a": [1, object()]}),
-        snapshot([2**53 + 1]),
         snapshot({"a": {"b": "\ud800"}}),
     ):
         with pytest.raises(EncodeError):

@@ -10,7 +10,7 @@ use super::stack::nests_deeper;
 use super::writer::{Stop, Writer, Written, is_constant};
 use super::{MAX_DEPTH, escape, official};
 use crate::capi;
-use crate::errors::{Fault, Step};
+use crate::errors::{Fault, Step, not_an_event_reason};
 use crate::event::{Entry, Plan, Registry, Shape, Spelling, View, registry};
 
 pub struct Wire<'a, 'py> {
@@ -33,7 +33,7 @@ impl<'py> Wire<'_, 'py> {
         });
         let kind_name = first.or_else(|| capi::dict_get(dict, type_key));
         let Some(kind_name) = kind_name else {
-            return Err(fault("an event has a \"type\""));
+            return Err(fault(not_an_event_reason(dict)));
         };
         let kind = registry.kind(&kind_name);
         if kind.is_none() && !kind_name.is_instance_of::<PyString>() {

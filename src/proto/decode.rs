@@ -138,11 +138,18 @@ pub fn decode<'py>(
     })
 }
 
+/// So many dropped parts of one event are reported each, and the rest as a number: two bytes of a peer
+/// are enough for one.
+const MOST_REPORTED: usize = 100;
+
 /// The state of one decoding.
 pub struct Decoder<'py> {
     pub py: Python<'py>,
-    /// The paths of what is not known and was dropped, innermost step first.
+    /// The paths of what is not known and was dropped, innermost step first: the first
+    /// [`MOST_REPORTED`] of them.
     lost: Vec<Vec<Step>>,
+    /// How many more there were.
+    more_lost: usize,
     /// With the names that members of objects had before.
     loan: Loan,
     /// The items of the arrays that are being read, those of the innermost last.
@@ -151,7 +158,7 @@ pub struct Decoder<'py> {
 
 impl<'py> Decoder<'py> {
     fn new(py: Python<'py>) -> Self {
-        Self { py, lost: Vec::new(), loan: Loan::default(), items: Vec::new() }
+        Self { py, lost: Vec::new(), more_lost: 0, loan: Loan::default(), items: Vec::new() }
     }
 
     fn event(&mut self, data: &[u8]) -> Decoded<Bound<'py, PyDict>> {
@@ -287,7 +294,8 @@ impl<'py> Decoder<'py> {
         let item = self.object(inner, payload, depth);
         match item.map_err(|bad| inside_list(bad, message, at, list))? {
             Some(item) => list.append(item)?,
-            None => self.lost.push(Vec::new()),
+            None if self.lost.len() < MOST_REPORTED => self.lost.push(Vec::new()),
+            None => self.more_lost += 1,
         }
         for lost in &mut self.lost[mark..] {
             lost.push(Step::Index(index));
@@ -475,6 +483,15 @@ impl<'py> Decoder<'py> {
                 event_type: event_type.clone(),
                 path: path(&steps),
                 detail: "a part of a type that is not known; dropped".to_owned(),
+            };
+            reporter.report(self.py, deviation)?;
+        }
+        if self.more_lost > 0 {
+            let deviation = Deviation {
+                kind: "unknown_member".to_owned(),
+                event_type,
+                path: String::new(),
+                detail: format!("{} more parts of unknown types; dropped", self.more_lost),
             };
             reporter.report(self.py, deviation)?;
         }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::{DecodeFault, NoEvent, Refused, exclusive};
+use crate::errors::{DecodeFault, NoEvent, Refused, exclusive, shown};
 use crate::input::with_bytes;
 
 /// The bytes of a length.
@@ -212,6 +212,15 @@ impl FrameReader {
         let mut this = exclusive(slf)?;
         this.frames.close().map_err(|broken| broken.into_fault(None).into_error(py, None))?;
         Ok(PyList::empty(py))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            let Frames { max, held, broken } = &this.frames;
+            let state = if broken.is_some() { " failed" } else { "" };
+            let held = held.len();
+            format!("<FrameReader held={held} max_frame_bytes={max}{state}>")
+        })
     }
 }
 

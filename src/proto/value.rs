@@ -124,6 +124,8 @@ enum Kind<'a, 'py> {
     Dict(&'a Bound<'py, PyDict>),
     List(&'a Bound<'py, PyList>),
     Tuple(&'a Bound<'py, PyTuple>),
+    /// An int of which a double may not be able to carry the value.
+    LargeInt(&'a Bound<'py, PyInt>),
     /// For JSON to say what it is.
     Other,
 }
@@ -135,7 +137,12 @@ fn kind<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Result<Kind<'a, 'py>, Stop> {
     } else if value.is_none() {
         Kind::Scalar(Scalar::Null)
     } else if let Ok(int) = value.cast_exact::<PyInt>() {
-        Kind::Scalar(Scalar::Number(double(int)?))
+        match capi::int_as_i64(int) {
+            Some(value) if value.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => {
+                Kind::Scalar(Scalar::Number(value as f64))
+            }
+            _ => Kind::LargeInt(int),
+        }
     } else if let Some(value) = capi::exact_bool(value) {
         Kind::Scalar(Scalar::Bool(value))
     } else if let Ok(float) = value.cast_exact::<PyFloat>() {
@@ -151,26 +158,6 @@ fn kind<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Result<Kind<'a, 'py>, Stop> {
     } else {
         Kind::Other
     })
-}
-
-/// An int as a double, if a double can carry it.
-#[inline]
-fn double(int: &Bound<'_, PyInt>) -> Result<f64, Stop> {
-    match capi::int_as_i64(int) {
-        Some(value) if value.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => Ok(value as f64),
-        _ => large_double(int),
-    }
-}
-
-#[cold]
-fn large_double(int: &Bound<'_, PyInt>) -> Result<f64, Stop> {
-    match int.extract::<f64>() {
-        Ok(double) if int.as_any().eq(double).unwrap_or(false) => Ok(double),
-        _ => {
-            let digits = int.str().map_or_else(|_| "an integer".into(), |it| it.to_string());
-            Err(fault(format!("{digits} cannot be carried exactly by a double; send it as text")))
-        }
-    }
 }
 
 impl<'py> Encoder<'_, 'py> {
@@ -211,9 +198,10 @@ impl<'py> Encoder<'_, 'py> {
         let Ok(dict) = value.cast_exact::<PyDict>() else { return self.unfit("an object", value) };
         self.out.tag(field.number, WireType::Len);
         let open = self.out.open();
-        let point = self.out.point();
+        let (point, mark) = (self.out.point(), self.mark());
         if !self.entries(dict)? {
             self.out.back_to(&point);
+            self.forget(mark);
             let plain = self.plain_value(value)?;
             self.entries(plain.cast_exact::<PyDict>().map_err(|_| Stop::Official)?)?;
         }
@@ -229,14 +217,21 @@ impl<'py> Encoder<'_, 'py> {
                 scalar.write(self.out.room(scalar.len()));
                 Ok(())
             }
+            Kind::LargeInt(int) => {
+                let scalar = self.large_int(int)?;
+                self.out.varint(scalar.len() as u64);
+                scalar.write(self.out.room(scalar.len()));
+                Ok(())
+            }
             Kind::Dict(dict) => {
-                let point = self.out.point();
+                let (point, mark) = (self.out.point(), self.mark());
                 let open = self.out.open_within(STRUCT);
                 if self.entries(dict)? {
                     self.out.close(open);
                     return Ok(());
                 }
                 self.out.back_to(&point);
+                self.forget(mark);
                 let plain = self.plain_value(value)?;
                 self.value(&plain)
             }
@@ -285,7 +280,9 @@ impl<'py> Encoder<'_, 'py> {
                         only_str_keys = false;
                         return Ok(());
                     };
+                    let mark = encoder.mark();
                     encoder.entry(key, &value).map_err(|stop| below(stop, key))?;
+                    encoder.below(mark, || Step::Key(key.to_string_lossy().into_owned()));
                     if !items.unchanged() {
                         return Err(fault("the dict has changed while it was read"));
                     }
@@ -399,7 +396,28 @@ impl<'py> Encoder<'_, 'py> {
 
     fn item(&mut self, value: &Bound<'py, PyAny>, at: usize) -> Gathered {
         self.out.raw(&[ITEM]);
-        self.value(value).map_err(|stop| stop.inside(Step::Index(at)))
+        let mark = self.mark();
+        self.value(value).map_err(|stop| stop.inside(Step::Index(at)))?;
+        self.below(mark, || Step::Index(at));
+        Ok(())
+    }
+
+    /// An int that may be more than a double can carry exactly. Then it is what JavaScript reads from
+    /// JSON: the nearest double, and beyond the range of doubles infinity, which is null.
+    #[cold]
+    fn large_int(&mut self, int: &Bound<'py, PyInt>) -> Result<Scalar<'static>, Stop> {
+        match int.extract::<f64>() {
+            Ok(double) => {
+                if !int.as_any().eq(double).unwrap_or(false) {
+                    self.inexact(int, "is sent as the nearest double")?;
+                }
+                Ok(Scalar::Number(double))
+            }
+            Err(_) => {
+                self.inexact(int, "is beyond the range of a double; sent as null")?;
+                Ok(Scalar::Null)
+            }
+        }
     }
 
     /// What JSON makes of a value that is not plain JSON: the text of a datetime, the object of a

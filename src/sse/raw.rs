@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::parse::{Frame, Parser, Rest, TooLarge};
-use crate::errors::{AGUIError, DecodeFault, Refused, exclusive};
+use crate::errors::{AGUIError, DecodeFault, Refused, exclusive, shown};
 use crate::input::with_bytes;
 
 impl TooLarge {
@@ -173,6 +173,18 @@ impl SSEParser {
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            let state = match (this.failed, this.closed) {
+                (Some(_), _) => " failed",
+                (None, true) => " closed",
+                (None, false) => "",
+            };
+            let (count, bytes) = (this.count, this.parser.position());
+            format!("<SSEParser events={count} bytes={bytes}{state}>")
+        })
     }
 }
 
