@@ -565,6 +565,13 @@ class World:
         return self.plant(document)
 
     def pointer(self, document: Any) -> str:
+        path = ""
+        with contextlib.suppress(IndexError):
+            # Another thread may have emptied what was not empty.
+            path = self._pointer(document)
+        return path
+
+    def _pointer(self, document: Any) -> str:
         r, path = self.random, ""
         while True:
             if isinstance(document, dict) and document and r.random() < 0.8:
@@ -1265,9 +1272,8 @@ def run_case(seed: int, thread: int, case: int, shared: Shared, log: Log | None)
     """Run one case; what was wrong."""
     world = World(f"{seed}/{thread}/{case}", shared)
     do = world.random.choice(OPERATIONS)
-    # With few threads no one is there to tear.
-    if do is torn and shared.threads == 1 and not world.chance(0.1):
-        do = world.random.choice(OPERATIONS)
+    if shared.threads > 1 and torn in OPERATIONS and world.chance(0.3):
+        do = torn
     if log:
         log.note(thread, case, f"{do.__name__} pranks={world.pranks} rate={world.rate}")
     if world.chance(0.002):
