@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 ENV := .venv/.created
 BUILT := .venv/.built
 TOOLS := .venv/.tools
+CHECKED := target/checked/.built
 NODE := tests/interop/node_modules/.installed
 
 export VIRTUAL_ENV := $(VENV)
@@ -27,20 +28,20 @@ need = @$(1) >/dev/null 2>&1 || { echo 'agui-codec: $(2)' >&2; exit 1; }
 check_for = PYO3_CONFIG_FILE=$(CURDIR)/.ci/pyo3-$(1).txt \
 	  cargo clippy --locked --quiet --lib --target-dir target/python-$(1) -- -D warnings &&
 
-.PHONY: help demo test lint bench wheel sdist lock clean
+.PHONY: help demo test lint bench sanitize free-threads wheel sdist lock clean
 # Two installations at once would disturb each other.
 .NOTPARALLEL:
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(BUILT) ## Show what the codec does, in one command
 	$(BIN)/agui-codec demo
 
-test: $(NODE) $(TOOLS) $(BUILT) ## Run the tests: Rust, Python, and against Node
+test: $(NODE) $(TOOLS) $(BUILT) $(CHECKED) ## Run the tests: Rust, Python, and against Node
 	cargo test --locked --lib
 	$(BIN)/python -m pytest -n auto -m 'not serial'
-	$(BIN)/python -m pytest -m serial
+	AGUI_CODEC_CHECKED=$(CURDIR)/target/checked/site $(BIN)/python -m pytest -m serial
 
 lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(call need,cargo fmt --version,rustfmt is missing: rustup component add rustfmt)
@@ -53,6 +54,14 @@ lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(BIN)/mypy --strict python/
 	$(BIN)/python -m mypy.stubtest --ignore-disjoint-bases \
 	  --allowlist tests/stubtest-allowlist.txt agui_codec._native
+
+# Options: STRESS_SECONDS (1800 by default, and a quarter of it with threads), SEED, STRESS_ONLY=1.
+sanitize: ## Run the hostile tests and the stress under AddressSanitizer
+	.ci/sanitize
+
+# Options: STRESS_SECONDS (300 by default), SEED, STRESS_ONLY=1, FREE_THREADED_PYTHON.
+free-threads: ## Run the tests and the stress on a Python without its lock
+	.ci/free-threads
 
 bench: $(TOOLS) $(BUILT) ## Measure against the other codecs, on this machine
 	$(BIN)/python -m benches.report
@@ -83,6 +92,10 @@ $(ENV):
 
 $(BUILT): $(ENV) Cargo.toml Cargo.lock build.rs pyproject.toml $(shell find src -name '*.rs')
 	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --extras cli
+	@touch $@
+
+$(CHECKED): $(ENV) Cargo.toml Cargo.lock build.rs $(shell find src -name '*.rs') $(shell find python -name '*.py')
+	.ci/checked-build target/checked $(BIN)/python
 	@touch $@
 
 $(TOOLS): $(ENV) requirements-dev.txt

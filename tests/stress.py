@@ -569,6 +569,13 @@ class World:
         return self.plant(document)
 
     def pointer(self, document: Any) -> str:
+        path = ""
+        with contextlib.suppress(IndexError):
+            # Another thread may have emptied what was not empty.
+            path = self._pointer(document)
+        return path
+
+    def _pointer(self, document: Any) -> str:
         r, path = self.random, ""
         while True:
             if isinstance(document, dict) and document and r.random() < 0.8:
@@ -639,15 +646,18 @@ class World:
 
 
 def _of_python(error: BaseException) -> bool:
-    """Whether it is what Python says of a container that a trap changed, not what we say."""
+    """Whether Python or pydantic raised it for what a trap has changed: the same without us."""
+    if isinstance(error, RecursionError):
+        return True
     texts = ("changed size during iteration", "changed during iteration", "mutated during")
     if isinstance(error, RuntimeError) and any(text in str(error) for text in texts):
         return True
-    # Too deep for Python or pydantic: traps nest calls.
-    if isinstance(error, RecursionError):
-        return True
-    # Of what a trap has taken away, asked by pydantic or by Python code of the SDK.
-    return isinstance(error, (AttributeError, KeyError)) and "agui_codec" not in str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, (AttributeError, KeyError, IndexError)) and frames:
+        # From code of the SDK, of pydantic or of the standard library.
+        return frames[-1].filename != __file__ and "agui_codec" not in frames[-1].filename
+    # Of arguments: the operation `anything` gives any.
+    return isinstance(error, OverflowError)
 
 
 def _junk(r: random.Random) -> None:
@@ -1236,6 +1246,19 @@ def torn(w: World) -> None:
                     document["o"] = {"k": seal(r)}
 
 
+def planted(fault: str) -> Callable[[World], None]:
+    """A call with a fault, to see that it is noticed."""
+
+    def planted(w: World) -> None:
+        if fault == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault == "hang":
+            threading.Event().wait()
+        w.call(exec, "raise KeyError('planted')" if fault == "raise" else "raise SystemError('planted')")
+
+    return planted
+
+
 # --- running -----------------------------------------------------------------------------------
 
 PLAIN = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "é"}
@@ -1281,9 +1304,8 @@ def run_case(seed: int, thread: int, case: int, shared: Shared, log: Log | None)
     """Run one case; what was wrong."""
     world = World(f"{seed}/{thread}/{case}", shared)
     do = world.random.choice(OPERATIONS)
-    # With few threads no one is there to tear.
-    if do is torn and shared.threads == 1 and not world.chance(0.1):
-        do = world.random.choice(OPERATIONS)
+    if shared.threads > 1 and torn in OPERATIONS and world.chance(0.3):
+        do = torn
     if log:
         log.note(thread, case, f"{do.__name__} pranks={world.pranks} rate={world.rate}")
     if world.chance(0.002):
@@ -1334,6 +1356,8 @@ def child(args: argparse.Namespace) -> int:
     gc.callbacks.append(collected)
     sys.setrecursionlimit(600)
     OPERATIONS[:] = [it for it in OPERATIONS if it.__name__ not in args.skip.split(",")]
+    if args.fault:
+        OPERATIONS[:] = [planted(args.fault)]
     shared = Shared(args.threads)
     log = Log(args.child, args.threads)
     end = time.monotonic() + args.seconds
@@ -1383,6 +1407,7 @@ def main() -> int:
     parser.add_argument("--skip", default="", help="operations to leave out, with commas")
     parser.add_argument("--keep-going", action="store_true", help="list all kinds of faults")
     parser.add_argument("--patience", type=float, default=120, help="seconds without progress")
+    parser.add_argument("--fault", help="plant one, to see that it is noticed")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
