@@ -17,6 +17,15 @@ struct Slot {
     /// Shared with the branches of this conversation until one of them writes to it.
     message: Arc<Message>,
     next: u32,
+    /// The last of the tool messages that stand behind this one, as far as is known, and when that
+    /// was so; see [`Conversation::epoch`].
+    last_result: (u32, u32),
+}
+
+impl Slot {
+    fn new(message: Arc<Message>, next: u32) -> Self {
+        Self { message, next, last_result: (NONE, 0) }
+    }
 }
 
 pub struct Conversation {
@@ -27,6 +36,8 @@ pub struct Conversation {
     ids: Py<PyDict>,
     /// Tool call id to slot and position there, in one number.
     calls: Py<PyDict>,
+    /// Changes when a tool message becomes another: what was known of rows of them is void then.
+    epoch: u32,
 }
 
 /// A tool call: the slot of its message, and its position there.
@@ -48,6 +59,7 @@ impl Conversation {
             last: NONE,
             ids: PyDict::new(py).unbind(),
             calls: PyDict::new(py).unbind(),
+            epoch: 1,
         }
     }
 
@@ -126,7 +138,7 @@ impl Conversation {
     fn insert_behind(&mut self, py: Python<'_>, slot: u32, message: Message) -> PyResult<u32> {
         let new = u32::try_from(self.slots.len()).unwrap_or(NONE);
         let next = if slot == NONE { self.first } else { self.slots[slot as usize].next };
-        self.slots.push(Slot { message: Arc::new(message), next });
+        self.slots.push(Slot::new(Arc::new(message), next));
         if slot == NONE {
             self.first = new;
         } else {
@@ -153,16 +165,23 @@ impl Conversation {
     ) -> PyResult<u32> {
         let py = call_id.py();
         let owner = self.find_call(call_id).map(|at| at.slot);
-        let Some(mut slot) = owner.filter(|&slot| self.get(slot).role == Role::Assistant) else {
+        let Some(owner) = owner.filter(|&slot| self.get(slot).role == Role::Assistant) else {
             return self.push(py, message);
+        };
+        let mut slot = match self.slots[owner as usize].last_result {
+            (slot, epoch) if epoch == self.epoch => slot,
+            _ => owner,
         };
         loop {
             let next = self.slots[slot as usize].next;
             if next == NONE || self.get(next).role != Role::Tool {
-                return self.insert_behind(py, slot, message);
+                break;
             }
             slot = next;
         }
+        let new = self.insert_behind(py, slot, message)?;
+        self.slots[owner as usize].last_result = (new, self.epoch);
+        Ok(new)
     }
 
     /// Puts a message in the place of another with the same id.
@@ -171,6 +190,9 @@ impl Conversation {
             if self.find_call(&id).is_some_and(|at| at.slot == slot) {
                 self.calls.bind(py).del_item(id)?;
             }
+        }
+        if self.get(slot).role == Role::Tool && message.role != Role::Tool {
+            self.epoch += 1;
         }
         self.slots[slot as usize].message = Arc::new(message);
         self.index(py, slot)
@@ -206,10 +228,11 @@ impl Conversation {
         py: Python<'py>,
         snapshot: Vec<Message>,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        let carries = |role| snapshot.iter().any(|message| message.role == role);
+        let lacks = |role| !snapshot.iter().any(|message| message.role == role);
+        let (activities_stay, reasoning_stays) = (lacks(Role::Activity), lacks(Role::Reasoning));
         let stay = |message: &Message| match message.role {
-            Role::Activity => !carries(Role::Activity),
-            Role::Reasoning => !carries(Role::Reasoning),
+            Role::Activity => activities_stay,
+            Role::Reasoning => reasoning_stays,
             _ => false,
         };
         // Where each id stands in the snapshot; of two with one id the last counts.
@@ -264,7 +287,7 @@ impl Conversation {
         } else {
             self.slots[self.last as usize].next = new;
         }
-        self.slots.push(Slot { message, next: NONE });
+        self.slots.push(Slot::new(message, NONE));
         self.last = new;
         self.index(py, new)
     }
@@ -275,12 +298,13 @@ impl Conversation {
             slots: self
                 .slots
                 .iter()
-                .map(|slot| Slot { message: Arc::clone(&slot.message), next: slot.next })
+                .map(|slot| Slot { message: Arc::clone(&slot.message), ..*slot })
                 .collect(),
             first: self.first,
             last: self.last,
             ids: self.ids.bind(py).copy()?.unbind(),
             calls: self.calls.bind(py).copy()?.unbind(),
+            epoch: self.epoch,
         })
     }
 }

@@ -42,7 +42,7 @@ pub fn next<'py>(reduction: &mut Reduction, turn: Turn<'py>) -> PyResult<Bound<'
     if let Some(parent) = turn.parent_run_id {
         input.set_item(intern!(py, "parentRunId"), parent)?;
     }
-    input.set_item(intern!(py, "state"), wire::own(reduction.state.bind(py))?)?;
+    input.set_item(intern!(py, "state"), wire::own(reduction.state.peek(py))?)?;
     let messages = PyList::empty(py);
     let mut brings = Vec::new();
     for slot in reduction.conversation.order() {

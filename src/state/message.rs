@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use std::sync::OnceLock;
 
+use super::held::{Held, Metadata};
 use super::wire;
 use crate::capi;
 
@@ -84,6 +85,7 @@ pub struct Call {
     /// The wire dict; `arguments` in it is a placeholder.
     function: Py<PyDict>,
     arguments: Parts,
+    metadata: Metadata,
 }
 
 impl Call {
@@ -100,6 +102,7 @@ impl Call {
             fields: fields.unbind(),
             function: function.unbind(),
             arguments: Parts::default(),
+            metadata: Metadata::default(),
         })
     }
 
@@ -118,6 +121,7 @@ impl Call {
             fields: fields.clone().unbind(),
             function: function.unbind(),
             arguments: arguments.map(Parts::of).unwrap_or_default(),
+            metadata: Metadata::default(),
         })
     }
 
@@ -138,7 +142,12 @@ impl Call {
         self.fields.bind(py)
     }
 
+    pub fn merge_metadata(&mut self, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
+        self.metadata.merge(self.fields.bind(metadata.py()), metadata)
+    }
+
     fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.metadata.share();
         let function = self.function.bind(py).copy()?;
         function.set_item(intern!(py, "arguments"), self.arguments.join(py)?)?;
         let fields = self.fields.bind(py).copy()?;
@@ -147,10 +156,12 @@ impl Call {
     }
 
     fn clone_ref(&self, py: Python<'_>) -> PyResult<Self> {
+        self.metadata.share();
         Ok(Self {
             fields: self.fields.bind(py).copy()?.unbind(),
             function: self.function.bind(py).copy()?.unbind(),
             arguments: self.arguments.clone_ref(py),
+            metadata: Metadata::default(),
         })
     }
 }
@@ -159,15 +170,18 @@ enum Content {
     /// What the wire dict has: nothing, a list of parts, an object.
     AsIs,
     Text(Parts),
+    /// The content of an activity, which patches write to.
+    Object(Held),
 }
 
 /// A message that events have written to.
 pub struct Open {
-    /// The wire dict; `content` in it is a placeholder where there is text, and so is `toolCalls`
-    /// where there are calls. No value in it is ever changed, only replaced.
+    /// The wire dict; `content` in it is a placeholder unless it is as it is, and so is `toolCalls`
+    /// where there are calls. Of the values in it only the metadata are ever changed.
     fields: Py<PyDict>,
     content: Content,
     calls: Option<Vec<Call>>,
+    metadata: Metadata,
 }
 
 impl Open {
@@ -188,7 +202,7 @@ impl Open {
             }
             _ => None,
         };
-        Ok(Self { fields: fields.unbind(), content, calls })
+        Ok(Self { fields: fields.unbind(), content, calls, metadata: Metadata::default() })
     }
 
     /// Appends text. Content that is no text gives way to it.
@@ -215,8 +229,37 @@ impl Open {
         Ok(())
     }
 
+    /// Gives an activity its content, which nobody else has.
+    pub fn set_object(&mut self, content: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = content.py();
+        self.fields.bind(py).set_item(intern!(py, "content"), py.None())?;
+        self.content = Content::Object(Held::ours(content));
+        Ok(())
+    }
+
+    /// The content of an activity, to patch it.
+    pub fn object(&mut self, py: Python<'_>) -> PyResult<&mut Held> {
+        if !matches!(self.content, Content::Object(_)) {
+            let key = intern!(py, "content");
+            let held = match self.fields.bind(py).get_item(key)? {
+                Some(content) => Held::shared(&content),
+                None => Held::ours(PyDict::new(py).as_any()),
+            };
+            self.fields.bind(py).set_item(key, py.None())?;
+            self.content = Content::Object(held);
+        }
+        match &mut self.content {
+            Content::Object(held) => Ok(held),
+            _ => unreachable!("it was just made one"),
+        }
+    }
+
     pub fn fields<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyDict> {
         self.fields.bind(py)
+    }
+
+    pub fn merge_metadata(&mut self, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
+        self.metadata.merge(self.fields.bind(metadata.py()), metadata)
     }
 
     /// Adds a tool call and says the how many-th it is.
@@ -239,9 +282,12 @@ impl Open {
     }
 
     fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.metadata.share();
         let fields = self.fields.bind(py).copy()?;
-        if let Content::Text(parts) = &self.content {
-            fields.set_item(intern!(py, "content"), parts.join(py)?)?;
+        match &self.content {
+            Content::AsIs => {}
+            Content::Text(parts) => fields.set_item(intern!(py, "content"), parts.join(py)?)?,
+            Content::Object(held) => fields.set_item(intern!(py, "content"), held.give(py))?,
         }
         if let Some(calls) = &self.calls {
             let list = PyList::empty(py);
@@ -263,8 +309,15 @@ impl Open {
         let content = match &self.content {
             Content::AsIs => Content::AsIs,
             Content::Text(parts) => Content::Text(parts.clone_ref(py)),
+            Content::Object(held) => Content::Object(held.clone_ref(py)),
         };
-        Ok(Self { fields: self.fields.bind(py).copy()?.unbind(), content, calls })
+        self.metadata.share();
+        Ok(Self {
+            fields: self.fields.bind(py).copy()?.unbind(),
+            content,
+            calls,
+            metadata: Metadata::default(),
+        })
     }
 }
 
@@ -295,7 +348,12 @@ impl Message {
             id: id.clone().unbind(),
             role: Role::of(role),
             known: true,
-            body: Body::Open(Open { fields: fields.unbind(), content: Content::AsIs, calls: None }),
+            body: Body::Open(Open {
+                fields: fields.unbind(),
+                content: Content::AsIs,
+                calls: None,
+                metadata: Metadata::default(),
+            }),
             output: OnceLock::new(),
         })
     }
@@ -408,19 +466,4 @@ impl Message {
             output: self.output.get().map_or_else(OnceLock::new, |out| out.clone_ref(py).into()),
         })
     }
-}
-
-/// Merges metadata into an object, key by key, the last write wins, no recursion. The dict that was
-/// there before stays as it was: someone may have been given it.
-pub fn merge_metadata(fields: &Bound<'_, PyDict>, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
-    let py = fields.py();
-    let key = intern!(py, "metadata");
-    let merged = match fields.get_item(key)?.map(Bound::cast_into::<PyDict>) {
-        Some(Ok(old)) => old.copy()?,
-        _ => PyDict::new(py),
-    };
-    for (key, value) in metadata.copy()? {
-        merged.set_item(key, wire::own(&value)?)?;
-    }
-    fields.set_item(key, merged)
 }

@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PySet, PyString};
 
 use super::incoming::member;
 use super::wire;
@@ -78,13 +78,11 @@ impl Interrupts {
         if self.answers.is_empty() || self.pending.bind(py).is_empty() {
             return Ok(());
         }
+        let answers = PySet::new(py, &self.answers)?;
         let left = PyList::empty(py);
         for interrupt in self.pending.bind(py) {
-            let id = member!(&interrupt, id);
-            let is_answered = id.is_some_and(|id| {
-                self.answers.iter().any(|answer| answer.bind(py).as_any().eq(&id).unwrap_or(false))
-            });
-            if !is_answered {
+            let id = member!(&interrupt, id).and_then(|id| id.cast_into::<PyString>().ok());
+            if !id.is_some_and(|id| answers.contains(id).unwrap_or(false)) {
                 left.append(interrupt)?;
             }
         }

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::conversation::Conversation;
+use super::held::Held;
 use super::incoming::{Incoming, optional_text, text};
-use super::message::{Message, Role, merge_metadata};
+use super::message::{Message, Role};
 use super::pending::{Interrupts, ToolCalls};
 use crate::deviation::Deviation;
 use crate::errors::AGUIError;
@@ -63,7 +64,7 @@ type Applied<'py> = PyResult<Touched<'py>>;
 /// Everything but what it is reported to.
 pub struct Reduction {
     pub conversation: Conversation,
-    pub state: Py<PyAny>,
+    pub state: Held,
     pub interrupts: Interrupts,
     pub tool_calls: ToolCalls,
     pub thread_id: Option<Py<PyString>>,
@@ -75,7 +76,7 @@ pub struct Reduction {
 }
 
 impl Reduction {
-    pub fn new(py: Python<'_>, state: Py<PyAny>) -> Self {
+    pub fn new(py: Python<'_>, state: Held) -> Self {
         Self {
             conversation: Conversation::new(py),
             state,
@@ -206,7 +207,7 @@ impl Reduction {
             }
         };
         if let Some(metadata) = &metadata {
-            merge_metadata(self.conversation.open(py, slot)?.fields(py), metadata)?;
+            self.conversation.open(py, slot)?.merge_metadata(metadata)?;
         }
         Ok(Touched::Message(id))
     }
@@ -221,7 +222,7 @@ impl Reduction {
         let open = self.conversation.open(py, slot)?;
         open.push(&delta)?;
         if let Some(metadata) = &metadata {
-            merge_metadata(open.fields(py), metadata)?;
+            open.merge_metadata(metadata)?;
         }
         Ok(Touched::Message(id))
     }
@@ -233,7 +234,7 @@ impl Reduction {
         let (Some(slot), Some(metadata)) = (self.text_target(incoming, &id), metadata) else {
             return Ok(Touched::Nothing);
         };
-        merge_metadata(self.conversation.open(py, slot)?.fields(py), &metadata)?;
+        self.conversation.open(py, slot)?.merge_metadata(&metadata)?;
         Ok(Touched::Message(id))
     }
 

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
+use super::held::Held;
 use super::incoming::Incoming;
 use super::input::{self, Turn};
 use super::message::Message;
@@ -55,8 +56,8 @@ impl EventReducer {
         on_deviation: Option<Callback>,
     ) -> PyResult<Self> {
         let state = match state {
-            Some(state) => wire::own(state)?.unbind(),
-            None => py.None(),
+            Some(state) => Held::ours(&wire::own(state)?),
+            None => Held::ours(py.None().bind(py)),
         };
         let mut reduction = Reduction::new(py, state);
         reduction.max_patch_values = max_patch_values;
@@ -159,7 +160,7 @@ impl EventReducer {
     /// not change: treat it as a value.
     #[getter]
     fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.reduction.state.bind(py).clone()
+        self.reduction.state.give(py)
     }
 
     /// The interrupts that no finished run has answered, of the last RUN_FINISHED with an interrupt
@@ -268,7 +269,7 @@ impl EventReducer {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.reporter.traverse(&visit)?;
-        visit.call(&self.reduction.state)
+        self.reduction.state.traverse(&visit)
     }
 
     fn __clear__(&mut self) {
