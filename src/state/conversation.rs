@@ -3,11 +3,13 @@
 //! Nothing that a single event does takes time in proportion to the messages there are, save for a
 //! snapshot of them all: ids are looked up in a dict, the order is a linked list.
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PySet, PyString};
 use std::sync::Arc;
 
-use super::message::{Call, Message, Open, Role};
+use super::incoming::Incoming;
+use super::message::{Call, Message, NamedCall, Open, Role};
 use crate::capi;
 
 /// No slot.
@@ -38,6 +40,38 @@ pub struct Conversation {
     calls: Py<PyDict>,
     /// Changes when a tool message becomes another: what was known of rows of them is void then.
     epoch: u32,
+}
+
+/// The activity types that a snapshot has all messages of, so that those which it lacks are gone.
+pub enum ActivityTypes<'py> {
+    /// It does not say so.
+    Unsaid,
+    All,
+    These(Bound<'py, PySet>),
+}
+
+impl<'py> ActivityTypes<'py> {
+    /// What `@ag-ui/client` reads in `metadata["@ag-ui/client"].authoritativeActivityTypes`: null is
+    /// all types, a list of str is these, and what is malformed is none.
+    pub fn of(incoming: &Incoming<'py>) -> PyResult<Self> {
+        let py = incoming.event.py();
+        let Some(metadata) = incoming.metadata()? else { return Ok(Self::Unsaid) };
+        let Some(said) = metadata.get_item(intern!(py, "@ag-ui/client"))? else {
+            return Ok(Self::Unsaid);
+        };
+        let none = || Ok(Self::These(PySet::empty(py)?));
+        let Ok(said) = said.cast_into::<PyDict>() else { return none() };
+        match said.get_item(intern!(py, "authoritativeActivityTypes"))? {
+            None => Ok(Self::Unsaid),
+            Some(types) if types.is_none() => Ok(Self::All),
+            Some(types) => match types.cast_into::<PyList>() {
+                Ok(types) if types.iter().all(|name| name.is_instance_of::<PyString>()) => {
+                    Ok(Self::These(PySet::new(py, types.iter())?))
+                }
+                _ => none(),
+            },
+        }
+    }
 }
 
 /// A tool call: the slot of its message, and its position there.
@@ -92,6 +126,11 @@ impl Conversation {
     #[inline]
     pub fn open(&mut self, py: Python<'_>, slot: u32) -> PyResult<&mut Open> {
         self.get_mut(py, slot)?.open(py)
+    }
+
+    /// The name of a tool call, and its arguments so far.
+    pub fn named_call<'py>(&self, py: Python<'py>, at: CallAt) -> PyResult<Option<NamedCall<'py>>> {
+        self.get(at.slot).call(py, at.position as usize)
     }
 
     /// The tool call, to write to.
@@ -222,17 +261,22 @@ impl Conversation {
 
     /// Merges a snapshot of the conversation: messages that it has are replaced where they stand,
     /// those it lacks dropped, unseen ones appended in its order. Activity and reasoning messages
-    /// that it lacks stay, unless it carries any of their kind. Returns the ids of what changed.
+    /// that it lacks stay, unless it carries any of their kind; of activities it may say itself which
+    /// ones it has all of. Returns the ids of what changed.
     pub fn merge<'py>(
         &mut self,
         py: Python<'py>,
         snapshot: Vec<Message>,
+        activity_types: &ActivityTypes<'py>,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
         let lacks = |role| !snapshot.iter().any(|message| message.role == role);
         let (activities_stay, reasoning_stays) = (lacks(Role::Activity), lacks(Role::Reasoning));
-        let stay = |message: &Message| match message.role {
-            Role::Activity => activities_stay,
-            Role::Reasoning => reasoning_stays,
+        let stay = |message: &Message| match (message.role, activity_types) {
+            (Role::Activity, ActivityTypes::Unsaid) => activities_stay,
+            (Role::Activity, ActivityTypes::These(types)) => {
+                !message.activity_type(py).is_some_and(|name| types.contains(name).unwrap_or(false))
+            }
+            (Role::Reasoning, _) => reasoning_stays,
             _ => false,
         };
         // Where each id stands in the snapshot; of two with one id the last counts.

@@ -63,25 +63,26 @@ impl Held {
     }
 
     /// Applies a patch, whole or not at all. False if `may_be` does not hold of the outcome, which
-    /// is not kept then; it is asked only about a patch that writes to the root.
+    /// is not kept then.
     pub fn patch<'py>(
         &mut self,
         py: Python<'py>,
         operations: &Patch<'py>,
         max_values: usize,
-        may_be: impl FnOnce(&Bound<'py, PyAny>) -> bool,
+        may_be: impl Fn(&Bound<'py, PyAny>) -> bool,
     ) -> Result<bool, Box<Refusal>> {
         if !self.is_ours.load(Relaxed) {
             self.reclaim(py, operations);
         }
         let value = self.value.bind(py).clone();
-        // What goes in the place of the root leaves the document before as it was, for `may_be`.
+        // A patch that writes to the root may make something of it that is not kept.
         // There is nothing to write to in a scalar, and None is the same object for everybody.
         let in_place = self.is_ours.load(Relaxed)
             && Container::of(&value).is_some()
+            && may_be(&value)
             && !operations.operations.iter().any(writes_to_root);
         let patched = patch::apply(&value, operations, in_place, max_values)?;
-        let keep = in_place || may_be(&patched);
+        let keep = may_be(&patched);
         if keep {
             self.value = patched.unbind();
         }
@@ -123,9 +124,9 @@ fn members_on_the_way<'py>(value: &Bound<'py, PyAny>, patch: &Patch<'py>) -> usi
     let mut count = 1;
     for operation in patch.operations.iter().filter(|operation| operation.op != Op::Test) {
         let from = operation.from.as_ref().filter(|_| operation.op == Op::Move);
-        for path in [Some(&operation.path), from].into_iter().flatten() {
-            let Ok(path) = utf8(path) else { continue };
-            let Ok(tokens) = pointer::tokens(&path) else { continue };
+        for target in [Some(&operation.path), from].into_iter().flatten() {
+            let Ok(target) = utf8(target) else { continue };
+            let Ok(tokens) = pointer::tokens(&target) else { continue };
             let mut value = value.clone();
             for token in tokens {
                 let Some(container) = Container::of(&value) else { break };

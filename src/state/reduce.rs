@@ -65,6 +65,8 @@ type Applied<'py> = PyResult<Touched<'py>>;
 pub struct Reduction {
     pub conversation: Conversation,
     pub state: Held,
+    /// Somebody gave it a state, or wrote to it.
+    pub has_state: bool,
     pub interrupts: Interrupts,
     pub tool_calls: ToolCalls,
     pub thread_id: Option<Py<PyString>>,
@@ -80,6 +82,7 @@ impl Reduction {
         Self {
             conversation: Conversation::new(py),
             state,
+            has_state: false,
             interrupts: Interrupts::new(py),
             tool_calls: ToolCalls::new(py),
             thread_id: None,
@@ -242,6 +245,7 @@ impl Reduction {
         Ok(Self {
             conversation: self.conversation.fork(py)?,
             state: self.state.clone_ref(py),
+            has_state: self.has_state,
             interrupts: self.interrupts.fork(py),
             tool_calls: self.tool_calls.fork(py)?,
             thread_id: self.thread_id.as_ref().map(|id| id.clone_ref(py)),

@@ -1,16 +1,19 @@
 //! The reducer that Python sees.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
-use pyo3::{PyTraverseError, PyVisit};
+use pyo3::{Borrowed, PyTraverseError, PyVisit};
 
+use super::conversation::Conversation;
 use super::held::Held;
 use super::incoming::Incoming;
 use super::input::{self, Turn};
-use super::message::Message;
+use super::message::{Message, NamedCall};
 use super::reduce::{Change, Reduction};
 use super::wire;
 use crate::deviation::Reporter;
+use crate::errors::class_name;
 use crate::input::Callback;
 
 /// What a stream of events adds up to: the conversation, the state, and what is pending.
@@ -22,7 +25,8 @@ use crate::input::Callback;
 /// Deviations that the protocol tolerates are reported and skipped, each with a kind:
 /// ``unknown_target`` (no such message or call), ``foreign_target`` (text aimed at an activity
 /// message, or an activity event at another), ``foreign_parent`` (a tool call whose parent is no
-/// assistant message), ``renamed_call``, ``patch_not_applied``, ``unknown_op``, ``unknown_subtype``.
+/// assistant message), ``renamed_call``, ``repeated_id`` (two messages of one event with the same
+/// id, of which one is kept), ``patch_not_applied``, ``unknown_op``, ``unknown_subtype``.
 ///
 /// Args:
 ///     messages: The conversation so far, models or dicts. They are copied.
@@ -35,6 +39,7 @@ use crate::input::Callback;
 ///
 /// Raises:
 ///     AGUIError: A message without ``id`` or ``role``, or a value nested deeper than 254 levels.
+///     TypeError: ``messages`` is no iterable, or one of them neither a model nor a dict.
 #[pyclass(module = "agui_codec")]
 pub struct EventReducer {
     reduction: Reduction,
@@ -55,15 +60,17 @@ impl EventReducer {
         max_patch_values: usize,
         on_deviation: Option<Callback>,
     ) -> PyResult<Self> {
+        let has_state = state.is_some();
         let state = match state {
             Some(state) => Held::ours(&wire::own(state)?),
             None => Held::ours(py.None().bind(py)),
         };
         let mut reduction = Reduction::new(py, state);
         reduction.max_patch_values = max_patch_values;
+        reduction.has_state = has_state;
         if let Some(messages) = messages {
-            for message in messages.try_iter()? {
-                reduction.conversation.push(py, Message::given(&message?)?)?;
+            for message in given(messages)? {
+                reduction.conversation.push(py, message)?;
             }
         }
         Ok(Self { reduction, reporter: Reporter::new(on_deviation), as_dict })
@@ -154,6 +161,114 @@ impl EventReducer {
             Some(slot) => conversation.get(slot).output(message_id.py(), self.as_dict).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The text of one message so far, without making the message.
+    ///
+    /// Args:
+    ///     message_id: The id of the message.
+    ///
+    /// Returns:
+    ///     The text; None if there is no such message, or its content is no text.
+    ///
+    /// Example:
+    ///     >>> reducer = EventReducer([{"id": "u", "role": "user", "content": "hi"}])
+    ///     >>> reducer.text("u")
+    ///     'hi'
+    #[pyo3(signature = (message_id, /))]
+    fn text<'py>(
+        &self,
+        message_id: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Bound<'py, PyString>>> {
+        let conversation = &self.reduction.conversation;
+        match conversation.find(message_id) {
+            Some(slot) => conversation.get(slot).text(message_id.py()),
+            None => Ok(None),
+        }
+    }
+
+    /// The name of one tool call and its arguments so far, without making its message.
+    ///
+    /// Args:
+    ///     tool_call_id: The id of the tool call.
+    ///
+    /// Returns:
+    ///     The name and the arguments, which are JSON text once they are complete; None if there is
+    ///     no such call.
+    ///
+    /// Example:
+    ///     >>> reducer = EventReducer()
+    ///     >>> start = {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "search"}
+    ///     >>> args = {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": '{"q": '}
+    ///     >>> reducer.apply_all([start, args]).tool_call("c")
+    ///     ('search', '{"q": ')
+    #[pyo3(signature = (tool_call_id, /))]
+    fn tool_call<'py>(
+        &self,
+        tool_call_id: &Bound<'py, PyString>,
+    ) -> PyResult<Option<NamedCall<'py>>> {
+        let conversation = &self.reduction.conversation;
+        match conversation.find_call(tool_call_id) {
+            Some(at) => conversation.named_call(tool_call_id.py(), at),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts other messages, another state, or both in the place of what there is.
+    ///
+    /// What is pending, the thread and the run stay. A message whose id was there before counts as
+    /// known to the other side if that one did; others are the consumer's own, as with
+    /// :meth:`add_message`.
+    ///
+    /// Args:
+    ///     messages: The conversation, models or dicts. They are copied. Left out, it stays.
+    ///     state: Any JSON value, None included. It is copied. Left out, it stays.
+    ///
+    /// Raises:
+    ///     AGUIError: A message without ``id`` or ``role``, or a value nested deeper than 254 levels.
+    ///         Nothing is replaced then.
+    ///     TypeError: ``messages`` is no iterable, or one of them neither a model nor a dict.
+    ///
+    /// Example:
+    ///     >>> reducer = EventReducer(state={"n": 1}, as_dict=True)
+    ///     >>> reducer.replace(messages=[{"id": "u", "role": "user", "content": "hi"}])
+    ///     >>> reducer.messages, reducer.state
+    ///     ([{'id': 'u', 'role': 'user', 'content': 'hi'}], {'n': 1})
+    #[pyo3(
+        signature = (*, messages=Given(None), state=Given(None)),
+        text_signature = "($self, *, messages=..., state=...)"
+    )]
+    fn replace<'py>(
+        slf: &Bound<'py, Self>,
+        messages: Given<'py>,
+        state: Given<'py>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        // Read before anything is borrowed: the iterable may be a generator that uses the reducer.
+        let messages = match messages {
+            Given(Some(messages)) => Some(given(&messages)?),
+            Given(None) => None,
+        };
+        let state = match state {
+            Given(Some(state)) => Some(Held::ours(&wire::own(&state)?)),
+            Given(None) => None,
+        };
+        let mut reducer = slf.try_borrow_mut()?;
+        let reduction = &mut reducer.reduction;
+        if let Some(messages) = messages {
+            let mut conversation = Conversation::new(py);
+            for mut message in messages {
+                let before = reduction.conversation.find(message.id.bind(py));
+                message.known = before.is_some_and(|slot| reduction.conversation.get(slot).known);
+                conversation.push(py, message)?;
+            }
+            reduction.conversation = conversation;
+        }
+        if let Some(state) = state {
+            reduction.state = state;
+            reduction.has_state = true;
+        }
+        Ok(())
     }
 
     /// The state. It does not change any more, so it may be kept; later ones share with it what did
@@ -259,12 +374,22 @@ impl EventReducer {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let count = self.reduction.conversation.order().count();
-        let run = match &self.reduction.run_id {
-            Some(run) => run.bind(py).repr()?.to_string_lossy().into_owned(),
-            None => "None".to_owned(),
+        let id = |id: &Option<Py<PyString>>| -> PyResult<String> {
+            match id {
+                Some(id) => Ok(id.bind(py).repr()?.to_string_lossy().into_owned()),
+                None => Ok("None".to_owned()),
+            }
         };
-        Ok(format!("EventReducer({count} messages, run_id={run})"))
+        Ok(format!(
+            "EventReducer(thread_id={}, run_id={}, messages={}, state={}, pending_interrupts={}, \
+             pending_tool_calls={})",
+            id(&self.reduction.thread_id)?,
+            id(&self.reduction.run_id)?,
+            self.reduction.conversation.order().count(),
+            class_name(self.reduction.state.peek(py)),
+            self.reduction.interrupts.pending(py).len(),
+            self.reduction.tool_calls.pending(py)?.len(),
+        ))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -275,4 +400,40 @@ impl EventReducer {
     fn __clear__(&mut self) {
         self.reporter.clear();
     }
+}
+
+/// An argument, unless it was left out: None is a value, too.
+struct Given<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Given<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(Some(object.to_owned())))
+    }
+}
+
+/// The messages that an argument of this name gives.
+fn given(messages: &Bound<'_, PyAny>) -> PyResult<Vec<Message>> {
+    let py = messages.py();
+    let iterator = messages.try_iter().map_err(|error| {
+        let refusal = PyTypeError::new_err(format!(
+            "messages: an iterable of messages is needed, not {}",
+            class_name(messages)
+        ));
+        refusal.set_cause(py, Some(error));
+        refusal
+    })?;
+    iterator
+        .enumerate()
+        .map(|(index, message)| {
+            Message::given(&message?).map_err(|error| {
+                if error.is_instance_of::<PyTypeError>(py) {
+                    PyTypeError::new_err(format!("messages[{index}]: {}", error.value(py)))
+                } else {
+                    error
+                }
+            })
+        })
+        .collect()
 }

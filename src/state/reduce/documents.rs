@@ -18,6 +18,7 @@ impl Reduction {
             .get("snapshot")
             .ok_or_else(|| incoming.refusal("snapshot", "there is none"))?;
         self.state = Held::ours(&wire::own(&snapshot)?);
+        self.has_state = true;
         Ok(Touched::State)
     }
 
@@ -27,7 +28,10 @@ impl Reduction {
         let delta = delta.ok_or_else(|| incoming.refusal("delta", "there is none"))?;
         let read = self.read_patch(incoming, "delta", &delta)?;
         match self.state.patch(py, &read, self.max_patch_values, |_| true) {
-            Ok(_) => Ok(Touched::State),
+            Ok(_) => {
+                self.has_state = true;
+                Ok(Touched::State)
+            }
             Err(refusal) => {
                 self.unapplied(incoming, "delta", &refusal);
                 Ok(Touched::Nothing)
@@ -89,7 +93,11 @@ impl Reduction {
                 }
                 slot
             }
-            Some(_) if !replace => return Ok(Touched::Nothing),
+            Some(_) if !replace => {
+                let detail = format!("message {id:?} is no activity; the event was skipped");
+                self.deviate("foreign_target", incoming, "messageId", detail);
+                return Ok(Touched::Nothing);
+            }
             other => {
                 let mut message = Message::new(&id, intern!(py, "activity"))?;
                 let open = message.open(py)?;
