@@ -356,8 +356,8 @@ impl EventDecoder {
         on_deviation: Option<Callback>,
         allow_done: bool,
     ) -> PyResult<Self> {
-        let ContentType(content_type) = &content_type;
-        let Some(transport) = Transport::of(content_type, max_event_bytes) else {
+        let ContentType(content_type) = content_type;
+        let Some(transport) = Transport::of(&content_type, max_event_bytes) else {
             let reason = format!("no AG-UI stream has the content type {content_type:?}");
             return Err(AGUIError::new_err(reason));
         };

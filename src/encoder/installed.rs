@@ -39,10 +39,13 @@ fn installed() -> Flags {
     }
 }
 
+/// A class, the name of a method of it, and what `install()` puts there.
+type ClassMethod = (Py<PyType>, &'static str, Py<PyAny>);
+
 /// What `install()` sets: the class, the name, and the method. Made once.
 #[pyfunction]
-pub fn patches(py: Python<'_>) -> PyResult<Vec<(Py<PyType>, &'static str, Py<PyAny>)>> {
-    static METHODS: PyOnceLock<Vec<(Py<PyType>, &'static str, Py<PyAny>)>> = PyOnceLock::new();
+pub fn patches(py: Python<'_>) -> PyResult<Vec<ClassMethod>> {
+    static METHODS: PyOnceLock<Vec<ClassMethod>> = PyOnceLock::new();
     let methods = METHODS.get_or_try_init(py, || {
         let encoder = official(py)?;
         let events = py.import("ag_ui.core.events")?.getattr("BaseEvent")?;
@@ -245,6 +248,7 @@ As :class:`agui_codec.EventEncoder`; where an option is not given, that of ``ins
         this: &Bound<'py, PyAny>,
         arguments: &Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        static INIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = this.py();
         let asks_nothing = || {
             let Some(accept) = arguments.only("accept") else { return false };
@@ -256,7 +260,6 @@ As :class:`agui_codec.EventEncoder`; where an option is not given, that of ``ins
         if arguments.is_empty() || asks_nothing() {
             return Ok(py.None().into_bound(py));
         }
-        static INIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         arguments.pass_on_with(this, INIT.import(py, "agui_codec.install", "_init")?)
     }
 }

@@ -383,7 +383,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
         {
             safe_integer(float)
         } else {
-            return if self.plain { self.left_out(value) } else { Err(Stop::Official) };
+            if !self.plain {
+                return Err(Stop::Official);
+            }
+            self.left_out(value);
+            return Ok(());
         };
         match number {
             Some(int) => {
@@ -396,10 +400,9 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     #[cold]
-    fn left_out(&mut self, value: &Bound<'py, PyAny>) -> Gathered {
+    fn left_out(&mut self, value: &Bound<'py, PyAny>) {
         let detail = format!("an int is needed, not {}; left out", type_name(value)).into();
         self.lost.push(Lost { kind: "inexact_number", steps: Vec::new(), detail });
-        Ok(())
     }
 
     fn message(

@@ -6,6 +6,7 @@ mod copy;
 mod diff;
 mod document;
 mod equal;
+mod held;
 mod incoming;
 mod input;
 mod message;

@@ -5,10 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Applied, Reduction, Touched, attribute};
+use crate::state::held::Held;
 use crate::state::incoming::{Incoming, field, text};
-use crate::state::message::{Message, Role, merge_metadata};
-use crate::state::operation::{Operation, Patch, Refusal, UnknownOp};
-use crate::state::{patch, wire};
+use crate::state::message::{Message, Role};
+use crate::state::operation::{Patch, Refusal, UnknownOp};
+use crate::state::wire;
 
 impl Reduction {
     pub(super) fn state_snapshot<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
@@ -16,7 +17,8 @@ impl Reduction {
             .view
             .get("snapshot")
             .ok_or_else(|| incoming.refusal("snapshot", "there is none"))?;
-        self.state = wire::own(&snapshot)?.unbind();
+        self.state = Held::new(&wire::own(&snapshot)?);
+        self.has_state = true;
         Ok(Touched::State)
     }
 
@@ -24,12 +26,12 @@ impl Reduction {
         let py = incoming.event.py();
         let delta = field!(incoming, delta);
         let delta = delta.ok_or_else(|| incoming.refusal("delta", "there is none"))?;
-        let patch = self.read_patch(incoming, "delta", &delta)?;
-        let state = std::mem::replace(&mut self.state, py.None()).into_bound(py);
-        let (state, done) = patch::apply_to_own(state, &patch, self.max_patch_values);
-        self.state = state.unbind();
-        match done {
-            Ok(()) => Ok(Touched::State),
+        let read = self.read_patch(incoming, "delta", &delta)?;
+        match self.state.patch(py, &read, self.max_patch_values, |_| true) {
+            Ok(_) => {
+                self.has_state = true;
+                Ok(Touched::State)
+            }
             Err(refusal) => {
                 self.unapplied(incoming, "delta", &refusal);
                 Ok(Touched::Nothing)
@@ -84,20 +86,24 @@ impl Reduction {
         let slot = match slot {
             Some(slot) if is_activity => {
                 if replace {
-                    let fields = self.conversation.open(py, slot)?.fields(py);
-                    fields.set_item(intern!(py, "activityType"), activity_type)?;
-                    fields.set_item(intern!(py, "content"), content)?;
-                    attribute(incoming, fields)?;
+                    let open = self.conversation.open(py, slot)?;
+                    open.fields(py).set_item(intern!(py, "activityType"), activity_type)?;
+                    open.set_object(&content)?;
+                    attribute(incoming, open.fields(py))?;
                 }
                 slot
             }
-            Some(_) if !replace => return Ok(Touched::Nothing),
+            Some(_) if !replace => {
+                let detail = format!("message {id:?} is no activity; the event was skipped");
+                self.deviate("foreign_target", incoming, "messageId", detail);
+                return Ok(Touched::Nothing);
+            }
             other => {
                 let mut message = Message::new(&id, intern!(py, "activity"))?;
-                let fields = message.open(py)?.fields(py);
-                fields.set_item(intern!(py, "activityType"), activity_type)?;
-                fields.set_item(intern!(py, "content"), content)?;
-                attribute(incoming, fields)?;
+                let open = message.open(py)?;
+                open.fields(py).set_item(intern!(py, "activityType"), activity_type)?;
+                open.set_object(&content)?;
+                attribute(incoming, open.fields(py))?;
                 match other {
                     None => self.conversation.push(py, message)?,
                     Some(slot) => {
@@ -110,7 +116,7 @@ impl Reduction {
             }
         };
         if let Some(metadata) = &metadata {
-            merge_metadata(self.conversation.open(py, slot)?.fields(py), metadata)?;
+            self.conversation.open(py, slot)?.merge_metadata(metadata)?;
         } else if !replace && is_activity {
             return Ok(Touched::Nothing);
         }
@@ -136,35 +142,25 @@ impl Reduction {
                 return Ok(Touched::Nothing);
             }
         };
-        let fields = self.conversation.open(py, slot)?.fields(py).clone();
+        let read = self.read_patch(incoming, "patch", &operations)?;
+        let max_values = self.max_patch_values;
+        let open = self.conversation.open(py, slot)?;
         // Not part of the patch: it counts whether or not that applies.
         if let Some(metadata) = &metadata {
-            merge_metadata(&fields, metadata)?;
+            open.merge_metadata(metadata)?;
         }
-        let patch = self.read_patch(incoming, "patch", &operations)?;
-        let key = intern!(py, "content");
-        let old = match fields.get_item(key)? {
-            Some(content) => content,
-            None => PyDict::new(py).into_any(),
-        };
-        // A patch of the root may make it anything, and the old content is to be kept then.
-        let kept = patch.operations.iter().any(Operation::is_of_root).then(|| old.clone());
-        fields.set_item(key, py.None())?;
-        let (content, done) = patch::apply_to_own(old, &patch, self.max_patch_values);
-        let is_object = content.is_instance_of::<PyDict>();
-        match kept {
-            Some(kept) if !is_object => fields.set_item(key, kept)?,
-            _ => fields.set_item(key, content)?,
-        }
-        if let Err(refusal) = &done {
-            self.unapplied(incoming, "patch", refusal);
-        } else if is_object {
-            fields.set_item(intern!(py, "activityType"), activity_type)?;
-            return Ok(Touched::Message(id));
-        } else {
-            let detail = "the content of an activity is an object, and would not be one any \
-                          more; the patch was skipped";
-            self.deviate("patch_not_applied", incoming, "patch", detail.to_owned());
+        let is_object = |content: &Bound<'_, PyAny>| content.is_instance_of::<PyDict>();
+        match open.object(py)?.patch(py, &read, max_values, is_object) {
+            Ok(true) => {
+                open.fields(py).set_item(intern!(py, "activityType"), activity_type)?;
+                return Ok(Touched::Message(id));
+            }
+            Ok(false) => {
+                let detail = "the content of an activity is an object, and would not be one \
+                              any more; the patch was skipped";
+                self.deviate("patch_not_applied", incoming, "patch", detail.to_owned());
+            }
+            Err(refusal) => self.unapplied(incoming, "patch", &refusal),
         }
         Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id)))
     }
