@@ -186,7 +186,7 @@ impl<'py> Draft<'py> {
             return Err(leaf(&self.root, tokens, 0));
         };
         if let Some(own) = self.mode.own(&container)? {
-            self.root = own.as_any().clone();
+            self.set_root(own.as_any().clone());
             container = own;
         }
         let last = tokens.len() - 1;
@@ -197,7 +197,7 @@ impl<'py> Draft<'py> {
             // So that there are no more references than the container's and its parent's.
             drop(value);
             if let Some(own) = self.mode.own(&container)? {
-                place.set(own.as_any())?;
+                self.put(place, container.as_any().clone(), own.as_any().clone())?;
                 container = own;
             }
         }
@@ -283,6 +283,17 @@ impl<'py> Draft<'py> {
         let len = place.len();
         let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
         undisturbed(place.len() == len)?;
+        self.put(place, old, value)
+    }
+
+    /// Puts a value in the place of another.
+    fn put(
+        &mut self,
+        place: Place<'py>,
+        old: Bound<'py, PyAny>,
+        value: Bound<'py, PyAny>,
+    ) -> Done<()> {
+        let len = place.len();
         place.set(&value)?;
         let now = place.len();
         let change = || match place {
