@@ -1254,7 +1254,10 @@ def planted(fault: str) -> Callable[[World], None]:
             os.kill(os.getpid(), signal.SIGSEGV)
         if fault == "hang":
             threading.Event().wait()
-        w.call(exec, "raise KeyError('planted')" if fault == "raise" else "raise SystemError('planted')")
+        w.call(
+            exec,
+            "raise KeyError('planted')" if fault == "raise" else "raise SystemError('planted')",
+        )
 
     return planted
 

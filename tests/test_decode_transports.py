@@ -26,7 +26,6 @@ from agui_codec import (
     proto,
     read_events,
 )
-
 from by_hand import tag
 
 if TYPE_CHECKING:
@@ -370,7 +369,7 @@ def test_the_reprs_say_how_far_a_stream_has_come() -> None:
 
 @pytest.mark.parametrize("content_type", [None, 5, b"text/event-stream"])
 def test_a_content_type_that_is_no_str(content_type: Any) -> None:
-    with pytest.raises(TypeError, match="^content_type must be a str, not "):
+    with pytest.raises(TypeError, match=r"^content_type must be a str, not "):
         EventDecoder(content_type)
 
 

@@ -811,7 +811,7 @@ def test_what_is_not_an_event_is_one_error_everywhere(alien: Any, reason: str) -
 
 
 def test_events_that_cannot_be_iterated_over() -> None:
-    with pytest.raises(TypeError, match="^events must be an iterable of events, not int$"):
+    with pytest.raises(TypeError, match=r"^events must be an iterable of events, not int$"):
         EventEncoder().encode_many(5)
 
 

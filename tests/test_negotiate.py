@@ -123,7 +123,7 @@ def test_wildcards_on_request(accept: str, expected: str) -> None:
 
 @pytest.mark.parametrize("accept", [5, b"x", object(), [PROTO]])
 def test_what_is_no_header_is_a_type_error(accept: object) -> None:
-    with pytest.raises(TypeError, match="^accept must be a str, not"):
+    with pytest.raises(TypeError, match=r"^accept must be a str, not"):
         agui_codec.EventEncoder(accept)  # type: ignore[arg-type]
     # The official encoder takes no notice of the argument.
     agui_codec.install()

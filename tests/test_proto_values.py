@@ -78,7 +78,7 @@ def test_p1_an_integer_that_no_double_carries(value: int) -> None:
             exact.encode,
             exact.encode_binary,
             exact.encode_protobuf,
-            lambda event: exact.encode_many([event]),
+            lambda event, exact=exact: exact.encode_many([event]),
         ):
             with pytest.raises(EncodeError, match=r"^snapshot\.a\[1\]: -?\d+: ") as info:
                 encode(event)

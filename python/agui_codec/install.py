@@ -34,7 +34,7 @@ def install(
     protobuf_on_wildcard: bool = False,
     exact_integers: bool = False,
 ) -> None:
-    """Make ``ag_ui.encoder.EventEncoder`` encode with this package, in place.
+    r"""Make ``ag_ui.encoder.EventEncoder`` encode with this package, in place.
 
     Works for code that has already imported the class, since it is the class that changes, and so
     also for encoders that exist already and for subclasses. It takes the arguments and has the
@@ -59,7 +59,7 @@ def install(
         >>> from ag_ui.core import StepStartedEvent
         >>> from ag_ui.encoder import EventEncoder
         >>> EventEncoder().encode(StepStartedEvent(step_name="a", raw_event={"large": "object"}))
-        'data: {"type":"STEP_STARTED","stepName":"a"}\\n\\n'
+        'data: {"type":"STEP_STARTED","stepName":"a"}\n\n'
         >>> agui_codec.uninstall()
     """
     global _options
