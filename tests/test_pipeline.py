@@ -214,7 +214,10 @@ STAGES: list[Callable[[], Any]] = [
         (5, "not an AG-UI event: int"),
         ("RAW", "not an AG-UI event: str"),
         ([], "not an AG-UI event: list"),
-        (TextMessageEndEvent, "not an AG-UI event: ModelMetaclass"),
+        (
+            TextMessageEndEvent,
+            "not an AG-UI event: the class TextMessageEndEvent, not an instance of it",
+        ),
         (UserMessage(id="1", content="a"), "not an AG-UI event: UserMessage"),
         ({}, 'missing "type"'),
         ({"event": 1}, 'missing "type"'),
