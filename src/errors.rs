@@ -3,7 +3,7 @@
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 use std::fmt::Write;
 
 create_exception!(
@@ -41,6 +41,27 @@ create_exception!(
      expected: what would have been right.\n    \
      reason: what is wrong, without the rest."
 );
+
+/// The AGUIError for an object that is not an event: neither an event model nor a dict with a type.
+#[cold]
+pub fn not_an_event(object: &Bound<'_, PyAny>) -> PyErr {
+    if let Ok(dict) = object.cast::<PyDict>() {
+        let typed = dict.get_item("type").ok().flatten();
+        return AGUIError::new_err(match typed {
+            None => "missing \"type\"".to_owned(),
+            Some(other) => {
+                format!("\"type\" must be a string, not {}", class_name(&other))
+            }
+        });
+    }
+    AGUIError::new_err(format!("not an AG-UI event: {}", class_name(object)))
+}
+
+/// The name of an object's class.
+#[cold]
+pub fn class_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
 
 /// What is wrong with an event where it stands.
 pub struct Violation {

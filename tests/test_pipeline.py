@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import json
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from ag_ui.core import TextMessageContentEvent
+from ag_ui.core import TextMessageContentEvent, TextMessageEndEvent, UserMessage
 
 from agui_codec import (
     AGUIError,
@@ -152,10 +153,19 @@ def test_middleware_may_change_the_event_in_place() -> None:
 
 
 def test_middleware_that_returns_something_else_or_raises() -> None:
-    with pytest.raises(TypeError, match="middleware returns"):
-        Pipeline(lambda _: 5).feed(RAW)
-    with pytest.raises(TypeError, match="event model or a wire dict"):
-        Pipeline(lambda _: "ab", EventEnforcer()).feed(RAW)
+    def answer(result: Any) -> Any:
+        def middleware(_event: Event) -> Any:
+            return result
+
+        return middleware
+
+    for wrong, name in [(5, "int"), ("ab", "str"), (b"ab", "bytes"), (["ab"], "str"), ([5], "int")]:
+        for rest in ((), (EventEnforcer(),)):
+            with pytest.raises(TypeError, match=rf"middleware.* returned {name},"):
+                Pipeline(answer(wrong), *rest).feed(RAW)
+    # What comes before a decoder gives bytes.
+    sse = b"data: %s\n\n" % json.dumps(RAW).encode()
+    assert Pipeline(answer([sse]), EventDecoder(as_dict=True)).feed(b"") == [RAW]
 
     def broken(_event: Event) -> None:
         raise LookupError("mine")
@@ -164,6 +174,74 @@ def test_middleware_that_returns_something_else_or_raises() -> None:
     for _ in range(2):
         with pytest.raises(LookupError, match="mine"):
             pipeline.feed(RAW)
+
+
+@pytest.mark.parametrize("method", ["feed", "close"])
+@pytest.mark.parametrize(("wrong", "name"), [("ab", "str"), (["ab"], "str"), (5, "int")])
+def test_a_stage_that_gives_what_is_not_an_event(wrong: Any, name: str, method: str) -> None:
+    class Odd:
+        def feed(self, event: Any) -> Any:
+            return wrong if method == "feed" else [event]
+
+        def close(self) -> Any:
+            return wrong
+
+    pipeline = Pipeline(Odd())
+    with pytest.raises(TypeError, match=rf"Odd object .* returned {name},"):
+        pipeline.feed(RAW) if method == "feed" else pipeline.close()
+
+
+STAGES: list[Callable[[], Any]] = [
+    LegacyUpgrader,
+    EventEnforcer,
+    ChunkExpander,
+    EventVerifier,
+    lambda: LegacyDowngrader("0.0.57"),
+    lambda: Pipeline(EventEnforcer()),
+    lambda: Pipeline(EventEnforcer(), as_models=True),
+]
+
+
+@pytest.mark.parametrize("make", STAGES)
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (None, "not an AG-UI event: NoneType"),
+        (5, "not an AG-UI event: int"),
+        ("RAW", "not an AG-UI event: str"),
+        ([], "not an AG-UI event: list"),
+        (TextMessageEndEvent, "not an AG-UI event: ModelMetaclass"),
+        (UserMessage(id="1", content="a"), "not an AG-UI event: UserMessage"),
+        ({}, 'missing "type"'),
+        ({"event": 1}, 'missing "type"'),
+        ({"type": None}, '"type" must be a string, not NoneType'),
+        ({"type": 5}, '"type" must be a string, not int'),
+    ],
+    ids=repr,
+)
+def test_what_is_not_an_event_is_one_error(make: Callable[[], Any], other: Any, text: str) -> None:
+    with pytest.raises(AGUIError) as caught:
+        make().feed(other)
+    assert type(caught.value) is AGUIError
+    assert str(caught.value) == text
+
+
+def test_stages_say_what_they_are() -> None:
+    assert repr(ChunkExpander()) == "<ChunkExpander open=0 max_open=10000>"
+    assert repr(EventEnforcer()) == "<EventEnforcer after 0 events>"
+    assert repr(LegacyUpgrader()) == "<LegacyUpgrader>"
+    assert repr(LegacyDowngrader("0.0.57")) == "LegacyDowngrader('0.0.57')"
+    assert repr(LegacyDowngrader(None)) == "LegacyDowngrader(None)"
+    verifier = EventVerifier()
+    assert repr(verifier) == "<EventVerifier before the first run>"
+    verifier.feed({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
+    verifier.feed({"type": "STEP_STARTED", "stepName": "s"})
+    assert repr(verifier) == "<EventVerifier in run 'r' with 1 open>"
+    pipeline = Pipeline(ChunkExpander(), EventVerifier(repair=True), as_models=True)
+    assert repr(pipeline) == (
+        "Pipeline(<ChunkExpander open=0 max_open=10000>, "
+        "<EventVerifier before the first run repair=True>, as_models=True)"
+    )
 
 
 def test_stages_of_ones_own() -> None:
