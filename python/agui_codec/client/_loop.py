@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from anyio.abc import CancelScope as AnyioCancelScope
+    from anyio import CancelScope
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Interruption:
         self.task: Any = None
         self.waiting = False
         self.requested = False
-        self._scope: AnyioCancelScope | None = None
+        self._scope: CancelScope | None = None
 
     def interrupt(self) -> None:
         """End the wait, if there is one."""
@@ -116,7 +116,9 @@ class ScopedIterator:
         return await self._interruption.wait(self._iterator.__anext__())
 
 
-async def call(handler: Callable[..., Any], arguments: Mapping[str, Any], timeout: float | None) -> Any:
+async def call(
+    handler: Callable[..., Any], arguments: Mapping[str, Any], timeout: float | None
+) -> Any:
     """Call a function of the user's, a sync one in a thread.
 
     Raises:
@@ -169,3 +171,8 @@ async def shielded(work: Awaitable[object], seconds: float) -> None:
     else:
         with module.move_on_after(seconds, shield=True):
             await work
+
+
+async def sleep(seconds: float) -> None:
+    """Wait for so many seconds."""
+    await (asyncio.sleep(seconds) if on_asyncio() else anyio().sleep(seconds))

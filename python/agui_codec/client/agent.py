@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
 from ag_ui.core import (
-    PROTOCOL_VERSION,
     BaseEvent,
     ResumeEntry,
     RunAgentInput,
@@ -21,7 +20,6 @@ from ag_ui.core import (
 from agui_codec._native import (
     ChunkExpander,
     EventEnforcer,
-    EventReducer,
     EventVerifier,
     LegacyUpgrader,
     Pipeline,
@@ -30,6 +28,7 @@ from agui_codec._native import (
     to_json,
     upgrade_input,
 )
+from agui_codec.client._reducer import Reducer
 from agui_codec.client.errors import ConnectNotImplementedError
 from agui_codec.client.interrupt import cancel, entry
 from agui_codec.client.middleware import Link, Next, link
@@ -120,8 +119,8 @@ class AbstractAgent(ABC):
         self._peer_version = peer_version
         self._on_deviation = on_deviation
         self._on_subscriber_error = on_subscriber_error
-        self._reducer = EventReducer(
-            _upgraded(messages, on_deviation),
+        self._reducer: Any = Reducer(
+            _upgraded(messages),
             {} if state is None else state,
             as_dict=as_dict,
             on_deviation=on_deviation,
@@ -140,7 +139,7 @@ class AbstractAgent(ABC):
     @property
     def messages(self) -> list[Message]:
         """The conversation: a new list, which does not change any more."""
-        return self._reducer.messages
+        return cast("list[Message]", self._reducer.messages)
 
     @property
     def state(self) -> Any:
@@ -150,7 +149,7 @@ class AbstractAgent(ABC):
     @property
     def pending_interrupts(self) -> list[Interrupt]:
         """The interrupts that the agent waits for; the next run has to answer them (``resume``)."""
-        return self._reducer.pending_interrupts
+        return cast("list[Interrupt]", self._reducer.pending_interrupts)
 
     @property
     def pending_tool_calls(self) -> list[ToolCall]:
@@ -339,7 +338,7 @@ class AbstractAgent(ABC):
 
         return asyncio.run(main())
 
-    async def _leave_loop(self) -> None:
+    async def _leave_loop(self) -> None:  # noqa: B027 - most agents have nothing
         """Give back what belongs to the event loop, which is about to end."""
 
     def abort_run(self) -> None:
@@ -368,7 +367,7 @@ class AbstractAgent(ABC):
 
     async def set_messages(self, messages: Iterable[Message | dict[str, Any]]) -> None:
         """Replace the whole conversation, and call subscribers back."""
-        self._replace(_upgraded(messages, self._on_deviation), UNSET)
+        self._replace(_upgraded(messages), UNSET)
         await self._listeners().changed(messages=True)
 
     async def set_state(self, state: Any) -> None:
@@ -443,9 +442,7 @@ class AbstractAgent(ABC):
 
     def _next_input(self, run_id: str, **fields: Any) -> RunAgentInput:
         """The input of the next run, a model whatever ``as_dict`` says."""
-        given = self._reducer.next_input(
-            run_id, thread_id=self.thread_id, protocol_version=PROTOCOL_VERSION, **fields
-        )
+        given = self._reducer.next_input(run_id, thread_id=self.thread_id, **fields)
         return RunAgentInput.model_validate(given) if isinstance(given, dict) else given
 
     async def _open(self, input: RunAgentInput, *, connects: bool) -> tuple[Source, Pipeline]:
@@ -480,6 +477,10 @@ class AbstractAgent(ABC):
     def _decoder(self, content_type: str) -> EventDecoder:
         return EventDecoder(content_type, as_dict=True, on_deviation=self._on_deviation)
 
+    def _transport_errors(self) -> tuple[type[Exception], ...]:
+        """What the source raises if its transport breaks off."""
+        return ()
+
     async def _source(self, input: RunAgentInput, *, connects: bool) -> Source:
         """Where the events come from; transports with bytes of their own override it."""
         events: Any = self.connect(input) if connects else self.run(input)
@@ -494,10 +495,10 @@ class _Chain:
         self._links = links
         # Everything that was started, the outermost first.
         self._started: list[Any] = []
-        self.errors: tuple[type[Exception], ...] = agent._transport_errors()
+        self.errors = agent._transport_errors()
 
     def start(self, input: RunAgentInput) -> AsyncIterator[Any]:
-        run = self._produce
+        run: Callable[[RunAgentInput], AsyncIterator[Any]] = self._produce
         for one in reversed(self._links):
             run = self._step(one, Next(run, self._agent))
         return run(input)
@@ -561,17 +562,15 @@ def _to_dict(event: Any) -> Any:
     return decode_event(to_json(event), as_dict=True) if isinstance(event, BaseEvent) else event
 
 
-def _upgraded(messages: Iterable[Any], on_deviation: Any) -> list[Any]:
-    """Messages of a conversation, with retired shapes as those of today."""
+def _upgraded(messages: Iterable[Any]) -> list[Any]:
+    """Messages of a conversation, with retired shapes as those of today: nothing is lost."""
     given = list(messages)
     if not any(isinstance(one, dict) for one in given):
         return given
-    upgraded = upgrade_input({"messages": given}, on_deviation=on_deviation)
+    upgraded = upgrade_input({"messages": given}, on_deviation=lambda _: None)
     return cast("list[Any]", upgraded["messages"])
 
 
 def _read(thing: Any, name: str, key: str) -> Any:
     """A field of a model or of a wire dict; None if it has none."""
     return thing.get(key) if isinstance(thing, dict) else getattr(thing, name, None)
-
-

@@ -194,7 +194,9 @@ class _ToolCallFilter:
 
     def _finished(self, event: dict[str, Any]) -> dict[str, Any]:
         outcome = event.get("outcome")
-        named = outcome.get("pendingToolCallIds") if isinstance(outcome, dict) else None
+        if not isinstance(outcome, dict):
+            return event
+        named = outcome.get("pendingToolCallIds")
         if not named or self._blocked.isdisjoint(named):
             return event
         left = [one for one in named if one not in self._blocked]

@@ -28,7 +28,7 @@ from agui_codec.client.tool import ToolSet, execute
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable
-    from types import TracebackType
+    from types import AsyncGeneratorType, TracebackType
 
     from ag_ui.core import ContentPart, Interrupt, Message, RunAgentInput, ToolCall
     from typing_extensions import Self
@@ -130,7 +130,7 @@ class Source:
     close: Callable[[], Awaitable[None]] = _nothing
 
 
-class _Ended(Exception):  # noqa: N818 - it never leaves the run
+class _Ended(Exception):
     """The caller has ended the run."""
 
 
@@ -171,7 +171,7 @@ class Run(AsyncIterator[Event]):
         self._turn = turn
         self._tools = ToolSet(turn.tools)
         self._resume = resume_entries(turn.resume)
-        self._stream = self._iterate()
+        self._stream = cast("AsyncGeneratorType[Event, None]", self._iterate())
         self._interruption = _loop.Interruption()
         # What the caller has done to the run, until it ends.
         self._ending: Literal["aborted", "detached"] | None = None
@@ -201,7 +201,7 @@ class Run(AsyncIterator[Event]):
         # The generator itself, so that nothing stands between it and `async for`.
         return self._stream
 
-    def __anext__(self) -> Awaitable[Event]:  # type: ignore[override]
+    def __anext__(self) -> Awaitable[Event]:
         return self._stream.__anext__()
 
     def __await__(self) -> Generator[Any, None, RunResult]:
@@ -279,9 +279,11 @@ class Run(AsyncIterator[Event]):
             elif found["type"] == "TEXT_MESSAGE_CONTENT":
                 if found["messageId"] not in others:
                     yield found["delta"]
-            elif found["type"] == "TEXT_MESSAGE_START":
-                if found.get("role", "assistant") != "assistant":
-                    others.add(found["messageId"])
+            elif (
+                found["type"] == "TEXT_MESSAGE_START"
+                and found.get("role", "assistant") != "assistant"
+            ):
+                others.add(found["messageId"])
 
     @property
     def snapshot(self) -> RunResult:
@@ -390,9 +392,10 @@ class Run(AsyncIterator[Event]):
             raise _Ended
         agent._advertised = self._tools.names
         opening = agent._open(self.input, connects=turn.connects)
-        self._source, self._pipeline = await self._interruption.wait(opening)
+        source, self._pipeline = await self._interruption.wait(opening)
         if not _loop.on_asyncio():
-            self._source.items = _loop.ScopedIterator(self._source.items, self._interruption)
+            source.items = _loop.ScopedIterator(source.items, self._interruption)
+        self._source = source
 
     def _make_input(self) -> RunAgentInput:
         turn = self._turn
@@ -500,9 +503,7 @@ class Run(AsyncIterator[Event]):
         ]
         if kind == "RUN_ERROR":
             self._status = "error"
-            self._error = (
-                RunErrorEvent.model_validate(event) if isinstance(event, dict) else event
-            )
+            self._error = RunErrorEvent.model_validate(event) if isinstance(event, dict) else event
             return
         outcome = _field(event, "outcome")
         self._status = "success" if outcome is None else _field(outcome, "type")

@@ -137,7 +137,7 @@ class Call:
 
     @property
     def partial_tool_call_args(self) -> Any:
-        """What can be read of the arguments so far: a JSON value; ``{}`` if there is nothing yet."""
+        """What can be read of the arguments so far: a JSON value; ``{}`` if nothing."""
         try:
             return from_json(self.tool_call_buffer, allow_partial="trailing-strings")
         except ValueError:
@@ -163,7 +163,9 @@ class Call:
     def activity_message(self) -> ActivityMessage | None:
         """The activity that the event is about, if it exists already."""
         found = self.existing_message
-        return cast("ActivityMessage", found) if _read(found, "role", "role") == "activity" else None
+        return (
+            cast("ActivityMessage", found) if _read(found, "role", "role") == "activity" else None
+        )
 
     @property
     def outcome(self) -> str | None:
@@ -230,8 +232,10 @@ class AgentSubscriber:
         """Called before the request: what it changes goes into ``call.input``, too."""
 
     def on_run_failed(self, call: Call) -> Returned:
-        """Called with ``call.error`` when a run breaks; ``stop_propagation`` keeps it from being
-        raised. A RUN_ERROR of the producer is an event and comes to :meth:`on_run_error_event`.
+        """Called with ``call.error`` when a run breaks, which is raised after that.
+
+        ``stop_propagation`` keeps it from being raised. A RUN_ERROR of the producer is an event,
+        for :meth:`on_run_error_event`.
         """
 
     def on_run_finalized(self, call: Call) -> Returned:
@@ -246,7 +250,7 @@ class AgentSubscriber:
         """RUN_STARTED."""
 
     def on_run_finished_event(self, call: Call) -> Returned:
-        """RUN_FINISHED; see ``call.outcome``, ``result``, ``interrupts``, ``pending_tool_call_ids``."""
+        """RUN_FINISHED; see ``call.outcome``, ``result``, ``interrupts`` and so on."""
 
     def on_run_error_event(self, call: Call) -> Returned:
         """RUN_ERROR."""
@@ -270,7 +274,7 @@ class AgentSubscriber:
         """TOOL_CALL_START."""
 
     def on_tool_call_args_event(self, call: Call) -> Returned:
-        """TOOL_CALL_ARGS; ``call.tool_call_buffer`` and ``partial_tool_call_args`` before the delta."""
+        """TOOL_CALL_ARGS; see ``call.tool_call_buffer`` and ``partial_tool_call_args``."""
 
     def on_tool_call_end_event(self, call: Call) -> Returned:
         """TOOL_CALL_END; see ``call.tool_call_name`` and ``tool_call_args``."""
@@ -476,7 +480,8 @@ class Listeners(dict[Any, "Plan | None"]):
                 call.tool_call = self._agent._tool_call(_read(event, "tool_call_id", "toolCallId"))
                 await self._notify(self._new_tool_call, call)
         elif self._new_message and (
-            ends or (not stopped and event_type in _NEW_MESSAGE and _brings_message(call, event_type))
+            ends
+            or (not stopped and event_type in _NEW_MESSAGE and _brings_message(call, event_type))
         ):
             message_id = _read(event, "message_id", "messageId")
             call.message = self._agent._reducer.message(message_id)
@@ -559,7 +564,7 @@ class Listeners(dict[Any, "Plan | None"]):
     def _refused(self, method: Method) -> None:
         """Log the exception at hand, or raise it on."""
         if self._agent._on_subscriber_error == "raise":
-            raise  # noqa: PLE0704
+            raise
         logger.exception("%s failed; the run goes on", getattr(method, "__qualname__", method))
 
     # -- outside of a run -------------------------------------------------------------------

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast, get_type_hints, overload
 from uuid import uuid4
 
-from ag_ui.core import Tool, ToolMessage
+from ag_ui.core import Tool, ToolCall, ToolMessage
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from agui_codec.client import _loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from ag_ui.core import ToolCall
 
     from agui_codec.client.agent import AbstractAgent
     from agui_codec.client.run import Run
@@ -148,10 +146,10 @@ def tool(
     consent: Consent | None = None,
     follow_up: bool = True,
 ) -> FrontendTool | Callable[[Handler], FrontendTool]:
-    """Make a tool of a function: its schema comes from the signature, the description from the
-    docstring.
+    """Make a tool of a function.
 
-    A parameter annotated :class:`ToolCallContext` is given the call, and is not in the schema.
+    The schema of its arguments comes from the signature, the description from the docstring. A
+    parameter annotated :class:`ToolCallContext` is given the call, and is not in the schema.
 
     Args:
         function: The function, ``def`` or ``async def``.
@@ -176,7 +174,7 @@ def tool(
     """
 
     def make(handler: Handler) -> FrontendTool:
-        title = name or getattr(handler, "__name__", type(handler).__name__)
+        title: str = name or getattr(handler, "__name__", type(handler).__name__)
         arguments, context = _arguments(handler, title)
         return FrontendTool(
             name=title,
@@ -244,9 +242,12 @@ class ToolSet:
             one["name"] if isinstance(one, Mapping) else one.name for one in self.definitions
         )
 
-    def executable(self, calls: Iterable[ToolCall]) -> list[tuple[FrontendTool, ToolCall]]:
+    def executable(
+        self, calls: Iterable[ToolCall | dict[str, Any]]
+    ) -> list[tuple[FrontendTool, ToolCall]]:
         """Those of some calls that a handler can answer, in their order."""
-        found = ((self._tools.get(call.function.name), call) for call in calls)
+        known = [ToolCall.model_validate(one) if isinstance(one, dict) else one for one in calls]
+        found = ((self._tools.get(call.function.name), call) for call in known)
         return [(one, call) for one, call in found if one is not None and one.handler is not None]
 
 
@@ -282,10 +283,10 @@ async def _answer(one: FrontendTool, call: ToolCall, run: Run) -> ToolMessage:
         handler = cast("Handler", one.handler)
         result = await _loop.call(handler, arguments, one.timeout)
         return _message(call, _content(result))
-    except TimeoutError:
-        logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
-        return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
     except Exception as error:
+        if isinstance(error, TimeoutError) and one.timeout is not None:
+            logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
+            return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
         logger.exception("tool call %r of %s failed", call.id, one.name)
         return _failed(call, f"{type(error).__name__}: {error}")
 
