@@ -402,8 +402,8 @@ class Listeners(dict[Any, "Plan | None"]):
         self._new_tool_call = self._methods("on_new_tool_call")
         self._messages_changed = self._methods("on_messages_changed")
         self._state_changed = self._methods("on_state_changed")
-        # Whether messages and tool calls exist that deltas go to, as far as that is known.
-        self._targets: dict[tuple[str, str], bool] = {}
+        # Messages and tool calls that are known to be there for deltas to go to.
+        self._targets: set[tuple[str, str]] = set()
 
     def __missing__(self, key: Any) -> Plan | None:
         """Make the plan for an event type, or for the class of a model."""
@@ -471,8 +471,6 @@ class Listeners(dict[Any, "Plan | None"]):
                 changes.state = True
             if event_type in _REPLACING:
                 self._targets.clear()
-            elif event_type.endswith("_START"):
-                self._targets.pop(_target(event, event_type), None)
         if not found:
             return
         if ends and event_type == "TOOL_CALL_END":
@@ -489,16 +487,17 @@ class Listeners(dict[Any, "Plan | None"]):
 
     def _has_target(self, event: Any, event_type: str) -> bool:
         key = _target(event, event_type)
-        known = self._targets.get(key)
-        if known is None:
-            reducer = self._agent._reducer
-            if event_type in _CALLS:
-                known = reducer.tool_call(key[1]) is not None
-            else:
-                message = reducer.message(key[1])
-                known = message is not None and _read(message, "role", "role") != "activity"
-            self._targets[key] = known
-        return known
+        if key in self._targets:
+            return True
+        reducer = self._agent._reducer
+        if event_type in _CALLS:
+            found = reducer.tool_call(key[1]) is not None
+        else:
+            message = reducer.message(key[1])
+            found = message is not None and _read(message, "role", "role") != "activity"
+        if found:
+            self._targets.add(key)
+        return found
 
     # -- calling back -----------------------------------------------------------------------
 

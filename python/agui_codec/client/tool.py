@@ -174,7 +174,7 @@ def tool(
     """
 
     def make(handler: Handler) -> FrontendTool:
-        title: str = name or getattr(handler, "__name__", type(handler).__name__)
+        title = name or str(getattr(handler, "__name__", type(handler).__name__))
         arguments, context = _arguments(handler, title)
         return FrontendTool(
             name=title,
