@@ -34,10 +34,24 @@ function canonical(value) {
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([k, v]) => [k, canonical(v)]));
 }
 
-const hash = (value) =>
-  createHash("sha256").update(JSON.stringify(canonical(value)) ?? "undefined").digest("hex").slice(0, 12);
+const sha = (text) => createHash("sha256").update(text).digest("hex").slice(0, 12);
 
-function mutation(rule, count, { messages, state }) {
+// Most messages are as they were in the call before.
+const known = new Map();
+
+function hash(value) {
+  if (Array.isArray(value)) return sha(value.map(hash).join());
+  const text = JSON.stringify(value) ?? "undefined";
+  let found = known.get(text);
+  if (found === undefined) known.set(text, (found = sha(JSON.stringify(canonical(value)) ?? text)));
+  return found;
+}
+
+// These hold on to a message that a mutation replaces (a difference with a test of its own).
+const HOLDING = /Content|Args|End|Activity/;
+
+function mutation(rule, count, callback, { messages, state }) {
+  if (HOLDING.test(callback)) return rule % 2 ? { stopPropagation: count % 19 === 0 } : {};
   switch ((rule * 31 + count * 17) % 23) {
     case 0:
       return { messages: [...messages, { id: `x${count}`, role: "user", content: "x" }] };
@@ -77,7 +91,7 @@ class Recorder {
           messages: hash(call.messages),
           state: hash(call.state),
         });
-        if (seed !== null && !NOTICES.includes(callback)) return mutation(seed, count++, call);
+        if (seed !== null && !NOTICES.includes(callback)) return mutation(seed, count++, callback, call);
       };
     }
   }

@@ -476,14 +476,17 @@ class Listeners(dict[Any, "Plan | None"]):
         if ends and event_type == "TOOL_CALL_END":
             if self._new_tool_call:
                 call.tool_call = self._agent._tool_call(_read(event, "tool_call_id", "toolCallId"))
-                await self._notify(self._new_tool_call, call)
+                if call.tool_call is not None:
+                    await self._notify(self._new_tool_call, call)
         elif self._new_message and (
             ends
             or (not stopped and event_type in _NEW_MESSAGE and _brings_message(call, event_type))
         ):
             message_id = _read(event, "message_id", "messageId")
             call.message = self._agent._reducer.message(message_id)
-            await self._notify(self._new_message, call)
+            # A callback may have removed it.
+            if call.message is not None:
+                await self._notify(self._new_message, call)
 
     def _has_target(self, event: Any, event_type: str) -> bool:
         key = _target(event, event_type)
