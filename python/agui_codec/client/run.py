@@ -454,7 +454,9 @@ class Run(AsyncIterator[Event]):
                         else:
                             call = _new_call(Call)
                             call.agent, call.run, call.event = agent, self, event
-                            await plans.deliver(call, plan)
+                            rest = plans.deliver(call, plan)
+                            if rest is not None:
+                                await rest
                             if plan.event_type in LIFECYCLE:
                                 self._note(event, plan)
                         self._events += 1

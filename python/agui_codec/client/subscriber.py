@@ -5,16 +5,18 @@ from __future__ import annotations
 import enum
 import logging
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from ag_ui.core import Event, EventType
 from pydantic_core import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from ag_ui.core import ActivityMessage, Interrupt, Message, RunAgentInput, ToolCall
 
+    from agui_codec._native import Change
     from agui_codec.client.agent import AbstractAgent
     from agui_codec.client.run import Run
 
@@ -377,13 +379,26 @@ LIFECYCLE: Final = frozenset(("RUN_STARTED", "RUN_FINISHED", "RUN_ERROR"))
 
 
 class Plan:
-    """What is to be done about the events of one type."""
+    """What is to be done about the events of one type.
 
-    __slots__ = ("event_type", "typed")
+    Attributes:
+        event_type: The type.
+        typed: The callbacks of the type.
+        notifies: Whether anybody is told of the changes that such an event makes.
+        quick: Whether the callbacks of the type, and those notifications, are all there is.
+        targets: The ids of messages or tool calls that exist; None if an event needs none.
+        target_of: The id that an event is about, if it needs one.
+    """
+
+    __slots__ = ("event_type", "notifies", "quick", "target_of", "targets", "typed")
 
     def __init__(self, event_type: str, typed: tuple[Method, ...]) -> None:
         self.event_type = event_type
         self.typed = typed
+        self.notifies = False
+        self.quick = False
+        self.targets: set[str] | None = None
+        self.target_of: Callable[[Any], str] = _no_target
 
 
 class Listeners(dict[Any, "Plan | None"]):
@@ -402,8 +417,9 @@ class Listeners(dict[Any, "Plan | None"]):
         self._new_tool_call = self._methods("on_new_tool_call")
         self._messages_changed = self._methods("on_messages_changed")
         self._state_changed = self._methods("on_state_changed")
-        # Messages and tool calls that are known to be there for deltas to go to.
-        self._targets: set[tuple[str, str]] = set()
+        # What is known to be there for deltas to go to.
+        self._known_messages: set[str] = set()
+        self._known_calls: set[str] = set()
 
     def __missing__(self, key: Any) -> Plan | None:
         """Make the plan for an event type, or for the class of a model."""
@@ -412,16 +428,29 @@ class Listeners(dict[Any, "Plan | None"]):
             # A class of the user's: derived from one of the SDK's, or not an event we know.
             event_type = next((TYPES[cls] for cls in key.__mro__ if cls in TYPES), "")
         typed = self._methods(f"on_{event_type.lower()}_event")
-        listened = (
-            event_type in LIFECYCLE
-            or self._events
-            or typed
-            or (event_type in _NEW_MESSAGE and self._new_message)
-            or (event_type == "TOOL_CALL_END" and self._new_tool_call)
-            or (event_type in _CHANGES_MESSAGES and self._messages_changed)
-            or (event_type in _CHANGES_STATE and self._state_changed)
+        announces = (event_type in _NEW_MESSAGE and self._new_message) or (
+            event_type == "TOOL_CALL_END" and self._new_tool_call
         )
-        plan = Plan(event_type, typed) if listened else None
+        notifies = (event_type in _CHANGES_MESSAGES and self._messages_changed) or (
+            event_type in _CHANGES_STATE and self._state_changed
+        )
+        plan = None
+        if event_type in LIFECYCLE or self._events or typed or announces or notifies:
+            plan = Plan(event_type, typed)
+            plan.notifies = bool(notifies)
+            plan.quick = not (
+                self._events
+                or announces
+                or event_type in LIFECYCLE
+                or event_type in _REPLACING
+                or event_type == "ACTIVITY_DELTA"
+            )
+            if event_type in _TEXTS:
+                plan.targets = self._known_messages
+                plan.target_of = _getter(key, "message_id", "messageId")
+            elif event_type in _CALLS:
+                plan.targets = self._known_calls
+                plan.target_of = _getter(key, "tool_call_id", "toolCallId")
         self[key] = plan
         return plan
 
@@ -437,23 +466,63 @@ class Listeners(dict[Any, "Plan | None"]):
 
     # -- events -----------------------------------------------------------------------------
 
-    async def deliver(self, call: Call, plan: Plan) -> None:
-        """Call everybody back about an event, and apply it."""
+    def deliver(self, call: Call, plan: Plan) -> Awaitable[None] | None:
+        """Call everybody back about an event, and apply it.
+
+        Returns:
+            What is left to wait for; None if all is done.
+        """
+        event = call.event
+        if not plan.quick or (
+            plan.targets is not None and plan.target_of(event) not in plan.targets
+        ):
+            return self._deliver(call, plan)
+        methods = iter(plan.typed)
+        for method in methods:
+            try:
+                returned = method(call)
+            except Exception:
+                self._refused(method)
+                continue
+            if returned is not None:
+                return self._rest(call, plan, method, returned, methods)
+        change = self._agent._reducer.apply(event)
+        return self._changed(call, change) if plan.notifies and change else None
+
+    async def _rest(
+        self, call: Call, plan: Plan, method: Method, returned: Any, methods: Iterator[Method]
+    ) -> None:
+        """The rest of a quick delivery, after a callback that has returned something."""
         changes = _Changes()
-        if not (self._events and await self._invoke(self._events, call, changes)):
-            await self._process(call, plan, changes)
+        stopped = await self._take(method, returned, call, changes)
+        stopped = stopped or await self._invoke(methods, call, changes)
+        if not stopped:
+            changes.add(self._agent._reducer.apply(call.event))
+        await self._tell(call, changes)
+
+    async def _changed(self, call: Call, change: Change) -> None:
+        changes = _Changes()
+        changes.add(change)
+        await self._tell(call, changes)
+
+    async def _tell(self, call: Call, changes: _Changes) -> None:
         if changes.messages:
             await self._notify(self._messages_changed, call)
         if changes.state:
             await self._notify(self._state_changed, call)
 
+    async def _deliver(self, call: Call, plan: Plan) -> None:
+        changes = _Changes()
+        if not (self._events and await self._invoke(self._events, call, changes)):
+            await self._process(call, plan, changes)
+        await self._tell(call, changes)
+
     async def _process(self, call: Call, plan: Plan, changes: _Changes) -> None:
         event, event_type, typed = call.event, plan.event_type, plan.typed
-        about_target = event_type in _TEXTS or event_type in _CALLS
-        ends = event_type.endswith("_END") and about_target
+        ends = plan.targets is not None and event_type.endswith("_END")
         found = True
-        if about_target and (typed or ends):
-            found = self._has_target(event, event_type)
+        if plan.targets is not None and (typed or ends):
+            found = self._has_target(plan, plan.target_of(event))
         elif event_type == "ACTIVITY_DELTA" and typed:
             found = call.activity_message is not None
         elif event_type == "ACTIVITY_SNAPSHOT" and self._new_message:
@@ -461,46 +530,44 @@ class Listeners(dict[Any, "Plan | None"]):
             _ = call.existing_message
         stopped = bool(typed) and found and await self._invoke(typed, call, changes)
         if not stopped:
-            change = self._agent._reducer.apply(event)
-            if change.message_ids or (
-                event_type in _REPLACING
-                and (event_type != "RUN_STARTED" or _echoes_messages(event))
-            ):
-                changes.messages = True
-            if change.state:
-                changes.state = True
+            changes.add(self._agent._reducer.apply(event))
             if event_type in _REPLACING:
-                self._targets.clear()
+                self._forget()
+                # Told even if no message is another one, as by the TypeScript client.
+                changes.messages |= event_type != "RUN_STARTED" or _echoes_messages(event)
         if not found:
             return
         if ends and event_type == "TOOL_CALL_END":
             if self._new_tool_call:
-                call.tool_call = self._agent._tool_call(_read(event, "tool_call_id", "toolCallId"))
+                call.tool_call = self._agent._tool_call(plan.target_of(event))
+                # A callback may have removed it.
                 if call.tool_call is not None:
                     await self._notify(self._new_tool_call, call)
-        elif self._new_message and (
-            ends
-            or (not stopped and event_type in _NEW_MESSAGE and _brings_message(call, event_type))
-        ):
+        elif self._new_message and (ends or (not stopped and _brings_message(call, event_type))):
             message_id = _read(event, "message_id", "messageId")
             call.message = self._agent._reducer.message(message_id)
-            # A callback may have removed it.
             if call.message is not None:
                 await self._notify(self._new_message, call)
 
-    def _has_target(self, event: Any, event_type: str) -> bool:
-        key = _target(event, event_type)
-        if key in self._targets:
+    def _has_target(self, plan: Plan, target: str) -> bool:
+        """Whether the message or tool call exists that an event is about."""
+        assert plan.targets is not None
+        if target in plan.targets:
             return True
         reducer = self._agent._reducer
-        if event_type in _CALLS:
-            found = reducer.tool_call(key[1]) is not None
+        if plan.event_type in _CALLS:
+            found = reducer.tool_call(target) is not None
         else:
-            message = reducer.message(key[1])
+            message = reducer.message(target)
             found = message is not None and _read(message, "role", "role") != "activity"
         if found:
-            self._targets.add(key)
+            plan.targets.add(target)
         return found
+
+    def _forget(self) -> None:
+        """Other messages may exist from now on."""
+        self._known_messages.clear()
+        self._known_calls.clear()
 
     # -- calling back -----------------------------------------------------------------------
 
@@ -515,30 +582,34 @@ class Listeners(dict[Any, "Plan | None"]):
             return False, False
         changes = _Changes()
         stopped = await self._invoke(methods, call, changes)
-        if changes.messages:
-            await self._notify(self._messages_changed, call)
-        if changes.state:
-            await self._notify(self._state_changed, call)
+        await self._tell(call, changes)
         return changes.messages or changes.state, stopped
 
-    async def _invoke(self, methods: tuple[Method, ...], call: Call, changes: _Changes) -> bool:
+    async def _invoke(self, methods: Iterable[Method], call: Call, changes: _Changes) -> bool:
         """Call callbacks that may mutate, and tell whether one stops the propagation."""
         for method in methods:
             try:
                 returned = method(call)
-                if returned is None:
-                    continue
-                if not isinstance(returned, Mutation):
-                    returned = await _awaited(method, returned)
-                    if returned is None:
-                        continue
-                self._mutate(returned, call, changes)
             except Exception:
                 self._refused(method)
                 continue
-            if returned.stop_propagation:
+            if returned is not None and await self._take(method, returned, call, changes):
                 return True
         return False
+
+    async def _take(self, method: Method, returned: Any, call: Call, changes: _Changes) -> bool:
+        """Do what a callback has returned, and tell whether it stops the propagation."""
+        try:
+            if not isinstance(returned, Mutation):
+                returned = await _awaited(method, returned)
+            if returned is None:
+                return False
+            self._mutate(returned, call, changes)
+        except Exception:
+            self._refused(method)
+            return False
+        stops: bool = returned.stop_propagation
+        return stops
 
     def _mutate(self, mutation: Mutation, call: Call, changes: _Changes) -> None:
         messages = mutation.messages
@@ -549,7 +620,7 @@ class Listeners(dict[Any, "Plan | None"]):
         self._agent._replace(messages, mutation.state)
         if messages is not UNSET:
             changes.messages = True
-            self._targets.clear()
+            self._forget()
         if mutation.state is not UNSET:
             changes.state = True
 
@@ -600,6 +671,13 @@ class _Changes:
         self.messages = False
         self.state = False
 
+    def add(self, change: Change) -> None:
+        """Add what the application of an event has changed."""
+        if change.message_ids:
+            self.messages = True
+        if change.state:
+            self.state = True
+
 
 class Subscription:
     """What :meth:`AbstractAgent.subscribe` returns: call it to unsubscribe, or use it in ``with``.
@@ -645,10 +723,13 @@ def _type_of(event: Any) -> str | None:
     return found.value if isinstance(found, EventType) else found
 
 
-def _target(event: Any, event_type: str) -> tuple[str, str]:
-    if event_type.startswith("TOOL_CALL"):
-        return "call", _read(event, "tool_call_id", "toolCallId")
-    return "message", _read(event, "message_id", "messageId")
+def _no_target(event: Any) -> str:
+    raise TypeError(f"{event!r} is about no message or tool call")
+
+
+def _getter(key: Any, name: str, on_wire: str) -> Callable[[Any], str]:
+    """What reads a field of events that are found by a type name or by a class."""
+    return itemgetter(on_wire) if isinstance(key, str) else attrgetter(name)
 
 
 def _echoes_messages(event: Any) -> bool:
