@@ -6,6 +6,7 @@ import enum
 import logging
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from ag_ui.core import Event, EventType
@@ -494,11 +495,28 @@ class Listeners(dict[Any, "Plan | None"]):
     ) -> None:
         """The rest of a quick delivery, after a callback that has returned something."""
         changes = _Changes()
-        stopped = await self._take(method, returned, call, changes)
-        stopped = stopped or await self._invoke(methods, call, changes)
-        if not stopped:
-            changes.add(self._agent._reducer.apply(call.event))
-        await self._tell(call, changes)
+        while True:
+            if type(returned) is CoroutineType:
+                try:
+                    returned = await returned
+                except Exception:
+                    self._refused(method)
+                    returned = None
+            if returned is not None and await self._take(method, returned, call, changes):
+                break
+            returned = None
+            for method in methods:
+                try:
+                    returned = method(call)
+                except Exception:
+                    self._refused(method)
+                if returned is not None:
+                    break
+            else:
+                changes.add(self._agent._reducer.apply(call.event))
+                break
+        if changes.messages or changes.state:
+            await self._tell(call, changes)
 
     async def _changed(self, call: Call, change: Change) -> None:
         changes = _Changes()
