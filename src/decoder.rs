@@ -8,7 +8,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use crate::accept::{PROTOBUF, PROTOBUF_OLD, SSE};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step};
+use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step, exclusive, shared};
 use crate::event::Spelling;
 use crate::input::{Callback, with_bytes};
 use crate::json::{Decoded, LineTooLong, Lines, Loan, Tools, decode};
@@ -358,15 +358,16 @@ impl EventDecoder {
     ///     AGUIError: If the decoder has been closed.
     #[pyo3(signature = (chunk, /))]
     pub fn feed<'py>(
-        &mut self,
+        slf: &Bound<'py, Self>,
         py: Python<'py>,
         chunk: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        if self.closed {
-            return Err(self.closed_error(py));
+        let mut this = exclusive(slf)?;
+        if this.closed {
+            return Err(this.closed_error(py));
         }
         with_bytes(chunk, |chunk| {
-            self.deliver(py, |decoder, events| {
+            this.deliver(py, |decoder, events| {
                 decoder.read(events, |transport, position, sink| match transport {
                     Transport::Sse(parser) => parser
                         .feed(chunk, |frame| sink.json(frame.data, frame.offset, frame.contiguous)),
@@ -403,8 +404,9 @@ impl EventDecoder {
     /// Raises:
     ///     TruncatedStreamError: If the stream ended inside an event.
     ///     DecodeError: As by ``feed``, for the last event, or for one before.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.deliver(py, |decoder, events| {
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        this.deliver(py, |decoder, events| {
             if std::mem::replace(&mut decoder.closed, true) {
                 return Ok(());
             }
@@ -437,8 +439,9 @@ impl EventDecoder {
 
     /// The error that the next call will raise, if reading has failed; else None.
     #[getter]
-    pub fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.failed.as_ref().map(|failed| failed.clone_ref(py))
+    pub fn error(slf: &Bound<'_, Self>, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let this = shared(slf)?;
+        Ok(this.failed.as_ref().map(|failed| failed.clone_ref(py)))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

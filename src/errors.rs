@@ -3,7 +3,9 @@
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::False;
 use pyo3::types::{PyDict, PyString};
+use pyo3::{PyClass, PyRef, PyRefMut};
 use std::fmt::Write;
 
 create_exception!(
@@ -41,6 +43,46 @@ create_exception!(
      expected: what would have been right.\n    \
      reason: what is wrong, without the rest."
 );
+
+create_exception!(
+    agui_codec,
+    ConcurrentUseError,
+    AGUIError,
+    "An object for one stream that was called while another call of it was running: by another \
+     thread, or by a callback of its own."
+);
+
+/// An object that keeps a stream's state, for one call alone.
+#[inline]
+pub fn exclusive<'py, T: PyClass<Frozen = False>>(
+    object: &Bound<'py, T>,
+) -> PyResult<PyRefMut<'py, T>> {
+    object.try_borrow_mut().map_err(|_| in_use(object.as_any()))
+}
+
+/// The same for a call that changes nothing.
+#[inline]
+pub fn shared<'py, T: PyClass>(object: &Bound<'py, T>) -> PyResult<PyRef<'py, T>> {
+    object.try_borrow().map_err(|_| in_use(object.as_any()))
+}
+
+/// The repr of such an object, also while it is in use.
+#[cold]
+pub fn shown<T: PyClass>(object: &Bound<'_, T>, show: impl FnOnce(&T) -> String) -> String {
+    match object.try_borrow() {
+        Ok(object) => show(&object),
+        Err(_) => format!("<{} in use>", class_name(object.as_any())),
+    }
+}
+
+#[cold]
+fn in_use(object: &Bound<'_, PyAny>) -> PyErr {
+    let class = class_name(object);
+    ConcurrentUseError::new_err(format!(
+        "this {class} is in use by another thread, or by the call that called back: \
+         each stream needs a {class} of its own"
+    ))
+}
 
 /// The AGUIError for an object that is not an event: neither an event model nor a dict with a type.
 #[cold]
@@ -314,6 +356,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         enforcement.setattr(attribute, py.None())?;
     }
     module.add("EnforcementError", enforcement)?;
+    module.add("ConcurrentUseError", py.get_type::<ConcurrentUseError>())?;
     let sequence = py.get_type::<SequenceError>();
     sequence.setattr("event_index", 0)?;
     sequence.setattr("event_type", py.None())?;

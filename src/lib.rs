@@ -21,6 +21,8 @@ pub use proto::fuzz::decode_any as fuzz_proto_decode;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
+    #[cfg(debug_assertions)]
+    use pyo3::types::PyDict;
     use pyo3::types::PyString;
 
     use super::encoder::{model_dump_json, official_encode};
@@ -59,8 +61,23 @@ mod _native {
         super::event::registry().unlearned(py)
     }
 
+    /// Uses a reference that a dict lends after a call of Python code, as nothing may: the tests
+    /// of builds with debug assertions see that it is noticed.
+    #[cfg(debug_assertions)]
+    #[pyfunction]
+    fn use_lent_after_call(dict: &Bound<'_, PyDict>, callable: &Bound<'_, PyAny>) -> PyResult<()> {
+        super::capi::walk(dict, |mut items| {
+            let entry = items.next();
+            callable.call0()?;
+            entry.map(|(_, value)| value.own());
+            Ok(())
+        })
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        #[cfg(debug_assertions)]
+        super::capi::count_frames();
         super::event::Registry::fill(module.py())?;
         super::json::compare_floats(module.py())?;
         super::errors::add_to(module)?;

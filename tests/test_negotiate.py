@@ -50,6 +50,14 @@ TABLE = [
     (OLD, OLD),
     (f"{SSE}, {OLD}", OLD),
     (f"{OLD}, {PROTO}", PROTO),
+    (f'{PROTO};q="0"', SSE),
+    (f'{PROTO};q="1"', SSE),
+    (f"{PROTO};q=2", SSE),
+    (f"{PROTO};q=.5", SSE),
+    (f"{PROTO};q=0.0001", SSE),
+    (f"{PROTO};Q=0.001", PROTO),
+    (f'{PROTO};x=";q=0";q=1.000', PROTO),
+    (f"{PROTO};q=bad, {OLD}", OLD),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import functools
 import gc
 import json
@@ -15,10 +16,12 @@ import psutil
 import pytest
 from ag_ui.core import TextMessageContentEvent, TextMessageEndEvent, UserMessage
 
+import agui_codec
 from agui_codec import (
     AGUIError,
     ChunkExpander,
     Compactor,
+    ConcurrentUseError,
     Deviation,
     EnforcementError,
     EventDecoder,
@@ -33,6 +36,7 @@ from agui_codec import (
     client_pipeline,
     enforce_input,
     expand_chunks,
+    iter_events,
     through,
     verify_events,
 )
@@ -244,6 +248,21 @@ def test_stages_say_what_they_are() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "documented",
+    [ChunkExpander, EventVerifier, EventVerifier.ending_events, LegacyUpgrader, LegacyDowngrader,
+     iter_events],
+    ids=lambda one: one.__name__,
+)  # fmt: skip
+def test_the_examples_in_docstrings(documented: Any) -> None:
+    names = vars(agui_codec)
+    parser = doctest.DocTestParser()
+    example = parser.get_doctest(documented.__doc__, names, documented.__name__, None, None)
+    results = doctest.DocTestRunner().run(example)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
 def test_stages_of_ones_own() -> None:
     class Delay:
         """Holds each event back until the next."""
@@ -398,7 +417,7 @@ def test_a_callback_may_feed_another_stage_but_not_its_own() -> None:
     assert outer.feed({**RAW, "zz": 1}) == [RAW]
     chunk = {"type": "REASONING_MESSAGE_CHUNK", "messageId": "m", "role": "x"}
     again = ChunkExpander(on_deviation=lambda _: again.feed(RAW))
-    with pytest.raises(RuntimeError, match="borrowed"):
+    with pytest.raises(ConcurrentUseError, match="this ChunkExpander is in use"):
         again.feed(chunk)
     assert again.feed(RAW) == [RAW]
 

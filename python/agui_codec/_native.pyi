@@ -23,6 +23,9 @@ class SequenceError(AGUIError):
     expected: str
     reason: str
 
+class ConcurrentUseError(AGUIError):
+    """A call of an object that another thread, or the call that called back, is using."""
+
 class EnforcementError(AGUIError):
     path: str
     reason: str
@@ -128,6 +131,7 @@ class EventReducer:
         state: Any = None,
         *,
         as_dict: bool = False,
+        max_patch_values: int = 1_000_000,
         on_deviation: Callable[[Deviation], object] | None = None,
     ) -> Self: ...
     @property
@@ -204,7 +208,9 @@ class EventEncoder:
     def encode_sse(self, event: BaseEvent | dict[str, Any]) -> str: ...
     def get_content_type(self) -> str: ...
 
-def apply_patch(document: Any, patch: Sequence[Any], *, in_place: bool = False) -> Any: ...
+def apply_patch(
+    document: Any, patch: Sequence[Any], *, in_place: bool = False, max_values: int = 1_000_000
+) -> Any: ...
 def compact_events(
     events: Iterable[_Event], *, reasoning: bool = False, on_deviation: _OnDeviation = None
 ) -> list[Any]: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 JSONL_MEDIA_TYPE = "application/x-ndjson"
-# What a recording holds, by the end of its name.
+# What a recording holds, by the end of its name (before `.gz`).
 RECORDINGS = {
     ".sse": SSE_MEDIA_TYPE,
     ".jsonl": JSONL_MEDIA_TYPE,
@@ -325,25 +326,44 @@ def read_events(
 
 
 def _chunks(path: Path, compressed: bool) -> Iterator[bytes]:
-    if compressed:
-        yield from _unzipped(path)
-        return
     with path.open("rb") as file:
-        while chunk := file.read1(CHUNK_BYTES):
-            yield chunk
+        pieces = iter(partial(file.read1, CHUNK_BYTES), b"")
+        yield from unzipped(pieces, path.name) if compressed else pieces
 
 
-def _unzipped(path: Path) -> Iterator[bytes]:
+def unzipped(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Iterate over what gzip has compressed, a piece of at most ``CHUNK_BYTES`` at a time.
+
+    Args:
+        pieces: The compressed bytes as they come: one member or several, with zeros between them.
+        name: What to call them in an error.
+
+    Raises:
+        TruncatedStreamError: They end before the compressed data do; after what there is of these.
+        gzip.BadGzipFile: They are not what gzip writes.
+    """
     # Few need it: not imported with the package.
-    import gzip
     import zlib
 
-    with gzip.open(path) as file:
-        try:
-            # A `read` that fails would keep what it has read before.
-            while chunk := file.read1(CHUNK_BYTES):
-                yield chunk
-        except EOFError as error:
-            raise TruncatedStreamError(f"{path.name}: {error}") from error
-        except zlib.error as error:
-            raise gzip.BadGzipFile(f"{path.name}: {error}") from error
+    unpack: Any = None
+    try:
+        for piece in pieces:
+            rest = piece
+            while rest:
+                if unpack is None:
+                    rest = rest.lstrip(b"\x00")
+                    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16) if rest else None
+                    continue
+                if data := unpack.decompress(rest, CHUNK_BYTES):
+                    yield data
+                rest = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+                # What is left inside comes with the next call, if there is one.
+                while not (rest or unpack.eof) and (data := unpack.decompress(b"", CHUNK_BYTES)):
+                    yield data
+                unpack = None if unpack.eof else unpack
+    except zlib.error as error:
+        import gzip
+
+        raise gzip.BadGzipFile(f"{name}: the gzip data are damaged: {error}") from error
+    if unpack is not None:
+        raise TruncatedStreamError(f"{name}: the compressed data end too early")

@@ -47,6 +47,9 @@ impl<'a, 'py> Arguments<'a, 'py> {
     }
 
     /// Calls `callable` with these arguments but the first `skip` positional ones.
+    ///
+    /// References that were dropped on the way here are released: `PyO3` keeps those of a thread
+    /// that it has not attached itself until it does.
     pub fn pass_on(
         &self,
         callable: &Bound<'py, PyAny>,
@@ -57,11 +60,11 @@ impl<'a, 'py> Arguments<'a, 'py> {
         let names = self.names.map_or(std::ptr::null_mut(), Borrowed::as_ptr);
         // SAFETY: the values and names of a call, as they came. `Borrowed` is a pointer to an
         // object. Returns a new reference, or null with an error set.
-        unsafe {
+        Python::attach(|_| unsafe {
             let values = values.as_ptr().cast();
             let result = ffi::PyObject_Vectorcall(callable.as_ptr(), values, positional, names);
             Bound::from_owned_ptr_or_err(self.py, result)
-        }
+        })
     }
 }
 
@@ -104,15 +107,16 @@ unsafe extern "C" fn enter<F: Function>(
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| F::call(&arguments)));
         match result {
             Ok(Ok(object)) => object.into_ptr(),
-            Ok(Err(error)) => raise(py, error),
-            Err(panic) => raise(py, panicked(&*panic)),
+            Ok(Err(error)) => raise(error),
+            Err(panic) => raise(panicked(&*panic)),
         }
     }
 }
 
 #[cold]
-fn raise(py: Python<'_>, error: PyErr) -> *mut ffi::PyObject {
-    error.restore(py);
+fn raise(error: PyErr) -> *mut ffi::PyObject {
+    // Attached anew, `PyO3` releases what the error held at once.
+    Python::attach(|py| error.restore(py));
     std::ptr::null_mut()
 }
 

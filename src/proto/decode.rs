@@ -514,29 +514,29 @@ fn envelope(data: &[u8]) -> Decoded<(usize, Payload<'_>)> {
     while !reader.is_empty() {
         let start = reader;
         let (number, wire_type) = reader.tag()?;
-        if let Some(arm) = EVENT.find(number) {
-            if known.is_some_and(|other| other != arm) {
-                return Err(Bad::at("more than one event in one envelope", start.rest()));
-            }
-            known = Some(arm);
-            if wire_type == WireType::Len {
-                let payload = reader.payload()?;
-                found = Some(match found {
-                    None => Payload::Whole(payload),
-                    Some(Payload::Whole(first)) => Payload::Parts(vec![first, payload]),
-                    Some(Payload::Parts(mut parts)) => {
-                        parts.push(payload);
-                        Payload::Parts(parts)
-                    }
-                });
-                continue;
-            }
-        } else if wire_type == WireType::Len {
+        if wire_type != WireType::Len {
+            // All arms are messages: with another wire type the number of one is an unknown field.
+            reader.skip(number, wire_type)?;
+            continue;
+        }
+        let Some(arm) = EVENT.find(number) else {
             unknown += 1;
             future &= walk(reader.payload()?).is_ok();
             continue;
+        };
+        if known.is_some_and(|other| other != arm) {
+            return Err(Bad::at("more than one event in one envelope", start.rest()));
         }
-        reader.skip(number, wire_type)?;
+        known = Some(arm);
+        let payload = reader.payload()?;
+        found = Some(match found {
+            None => Payload::Whole(payload),
+            Some(Payload::Whole(first)) => Payload::Parts(vec![first, payload]),
+            Some(Payload::Parts(mut parts)) => {
+                parts.push(payload);
+                Payload::Parts(parts)
+            }
+        });
     }
     match (known, found) {
         (Some(arm), Some(payload)) => Ok((arm, payload)),

@@ -4,7 +4,6 @@
 //! key and a `Value`. The tags are all below 16 and so one byte each.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::encode::{Encoder, Gathered, SAFE_INTEGER, fault, loads};
@@ -12,7 +11,7 @@ use super::gather::{Gather, copy};
 use super::schema::{Field, Label};
 use super::text::{LoneSurrogate, utf8_len, write_utf8};
 use super::wire::{WireType, varint_len, write_varint};
-use crate::capi::{self, DictIter, Text};
+use crate::capi::{self, Text};
 use crate::errors::{Fault, Step};
 use crate::json::{Stop, official_value};
 
@@ -252,7 +251,9 @@ impl<'py> Encoder<'_, 'py> {
                 self.deeper(|encoder| {
                     let mut at = 0;
                     while let Some(item) = capi::tuple_item(tuple, at) {
-                        encoder.item(&item, at)?;
+                        if !encoder.usual_item(&item) {
+                            encoder.item(&item, at)?;
+                        }
                         at += 1;
                     }
                     Ok(())
@@ -274,18 +275,17 @@ impl<'py> Encoder<'_, 'py> {
         let dict = dict.clone();
         let mut only_str_keys = true;
         self.deeper(|encoder| {
-            with_critical_section(&dict, || {
-                let mut items = DictIter::new(&dict);
+            capi::walk(&dict, |mut items| {
                 while let Some((key, value)) = items.next() {
+                    if key.read(|key| value.read(|value| encoder.usual_entry(key, value))) {
+                        continue;
+                    }
+                    let (key, value) = (key.own(), value.own());
                     let Ok(key) = key.cast_exact::<PyString>() else {
                         only_str_keys = false;
                         return Ok(());
                     };
-                    if encoder.usual_entry(&key, &value) {
-                        continue;
-                    }
-                    let (key, value) = (key.to_owned(), value.to_owned());
-                    encoder.entry(&key, &value).map_err(|stop| below(stop, &key))?;
+                    encoder.entry(key, &value).map_err(|stop| below(stop, key))?;
                     if !items.unchanged() {
                         return Err(fault("the dict has changed while it was read"));
                     }
@@ -299,7 +299,7 @@ impl<'py> Encoder<'_, 'py> {
     /// An entry as nearly all are: a short name, and a number or a short text of ASCII. All its
     /// lengths take one byte. False, and nothing gathered, if it is not such a one.
     #[inline]
-    fn usual_entry(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> bool {
+    fn usual_entry(&mut self, key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> bool {
         let Some(key) = capi::ascii(key) else { return false };
         if key.is_empty() || key.len() > SHORT_KEY {
             return false;
@@ -371,13 +371,14 @@ impl<'py> Encoder<'_, 'py> {
     fn items(&mut self, list: &Bound<'py, PyList>) -> Gathered {
         let list = list.clone();
         self.deeper(|encoder| {
-            with_critical_section(&list, || {
-                let len = list.len();
+            capi::walk_list(&list, |mut items| {
                 let mut at = 0;
-                while let Some(item) = capi::list_item(&list, at) {
-                    encoder.item(&item, at)?;
+                while let Some(item) = items.next() {
+                    if !item.read(|item| encoder.usual_item(item)) {
+                        encoder.item(&item.own(), at)?;
+                    }
                     at += 1;
-                    if list.len() != len {
+                    if !items.unchanged() {
                         return Err(fault("the list has changed while it was read"));
                     }
                 }
@@ -386,18 +387,17 @@ impl<'py> Encoder<'_, 'py> {
         })
     }
 
+    /// An item as nearly all are. False, and nothing gathered, if it is not such a one.
     #[inline]
-    fn item(&mut self, value: &Bound<'py, PyAny>, at: usize) -> Gathered {
-        let usual = self.usual_value(value, |out, len| {
+    fn usual_item(&mut self, value: &Bound<'py, PyAny>) -> bool {
+        self.usual_value(value, |out, len| {
             let out = out.room(2 + len);
             out[..2].copy_from_slice(&[ITEM, len as u8]);
             &mut out[2..]
-        });
-        if usual {
-            return Ok(());
-        }
-        // Python code that runs meanwhile may drop it from the list.
-        let value = &value.clone();
+        })
+    }
+
+    fn item(&mut self, value: &Bound<'py, PyAny>, at: usize) -> Gathered {
         self.out.raw(&[ITEM]);
         self.value(value).map_err(|stop| stop.inside(Step::Index(at)))
     }

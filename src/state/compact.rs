@@ -17,6 +17,7 @@ use super::segment::{Family, Segment};
 use super::window::Window;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
+use crate::errors::exclusive;
 use crate::event::EventKind;
 use crate::input::Callback;
 
@@ -145,7 +146,7 @@ impl Compactor {
     #[inline]
     fn take<'py>(&mut self, event: &Bound<'py, PyAny>, out: &mut Events<'py>) -> PyResult<()> {
         if let Some(segment) = self.segment(self.recent)
-            && segment.push_bare(event.py(), &[Some(event.as_borrowed())]) == 1
+            && segment.push_bare(event.py(), std::iter::once(event.clone())) == 1
         {
             return Ok(());
         }
@@ -405,7 +406,7 @@ impl Compactor {
     ) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
         let mut out = Vec::new();
-        let mut compactor = slf.try_borrow_mut()?;
+        let mut compactor = exclusive(slf)?;
         let pushed = compactor.take(event, &mut out);
         let deviations = std::mem::take(&mut compactor.deviations);
         if !deviations.is_empty() {
@@ -423,9 +424,10 @@ impl Compactor {
     ///
     /// Returns:
     ///     What was held: open items without their end, and the state.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
         let mut out = Vec::new();
-        self.end_of_stream(py, &mut out)?;
+        this.end_of_stream(py, &mut out)?;
         PyList::new(py, out)
     }
 
@@ -461,19 +463,16 @@ pub fn compact_events<'py>(
     let py = events.py();
     let mut compactor = Compactor::make(py, reasoning, on_deviation);
     let mut out = Vec::new();
-    // Rows are taken from where the list holds them. Without a lock on the interpreter another
-    // thread may drop an event from there meanwhile.
-    if cfg!(not(Py_GIL_DISABLED))
-        && let Ok(events) = events.cast_exact::<PyList>()
-    {
+    if let Ok(events) = events.cast_exact::<PyList>() {
         let mut index = 0;
         loop {
             if let Some(segment) = compactor.segment(compactor.recent) {
-                index += segment.push_bare(py, capi::list_items(events, index));
+                let rest = (index..).map_while(|index| capi::list_get(events, index));
+                index += segment.push_bare(py, rest);
             }
-            let Some(event) = capi::list_item(events, index) else { break };
+            let Some(event) = capi::list_get(events, index) else { break };
             index += 1;
-            compactor.take_and_report(&event.to_owned(), &mut out)?;
+            compactor.take_and_report(&event, &mut out)?;
         }
     } else {
         for event in events.try_iter()? {

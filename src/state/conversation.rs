@@ -17,6 +17,8 @@ struct Slot {
     /// Shared with the branches of this conversation until one of them writes to it.
     message: Arc<Message>,
     next: u32,
+    /// Of an assistant message: the last result that was put behind it.
+    last_result: u32,
 }
 
 pub struct Conversation {
@@ -126,7 +128,7 @@ impl Conversation {
     fn insert_behind(&mut self, py: Python<'_>, slot: u32, message: Message) -> PyResult<u32> {
         let new = u32::try_from(self.slots.len()).unwrap_or(NONE);
         let next = if slot == NONE { self.first } else { self.slots[slot as usize].next };
-        self.slots.push(Slot { message: Arc::new(message), next });
+        self.slots.push(Slot { message: Arc::new(message), next, last_result: NONE });
         if slot == NONE {
             self.first = new;
         } else {
@@ -156,10 +158,18 @@ impl Conversation {
         let Some(mut slot) = owner.filter(|&slot| self.get(slot).role == Role::Assistant) else {
             return self.push(py, message);
         };
+        let owner = slot;
+        // From the result before this one, lest each result walk past all the others.
+        match self.slots[owner as usize].last_result {
+            NONE => {}
+            last => slot = last,
+        }
         loop {
             let next = self.slots[slot as usize].next;
             if next == NONE || self.get(next).role != Role::Tool {
-                return self.insert_behind(py, slot, message);
+                let new = self.insert_behind(py, slot, message)?;
+                self.slots[owner as usize].last_result = new;
+                return Ok(new);
             }
             slot = next;
         }
@@ -264,7 +274,7 @@ impl Conversation {
         } else {
             self.slots[self.last as usize].next = new;
         }
-        self.slots.push(Slot { message, next: NONE });
+        self.slots.push(Slot { message, next: NONE, last_result: NONE });
         self.last = new;
         self.index(py, new)
     }
@@ -275,7 +285,7 @@ impl Conversation {
             slots: self
                 .slots
                 .iter()
-                .map(|slot| Slot { message: Arc::clone(&slot.message), next: slot.next })
+                .map(|slot| Slot { message: Arc::clone(&slot.message), ..*slot })
                 .collect(),
             first: self.first,
             last: self.last,

@@ -410,17 +410,20 @@ impl Message {
     }
 }
 
-/// Merges metadata into an object, key by key, the last write wins, no recursion. The dict that was
-/// there before stays as it was: someone may have been given it.
+/// Merges metadata into an object, key by key, the last write wins, no recursion. Someone who was
+/// given the dict that was there before keeps it as it was.
 pub fn merge_metadata(fields: &Bound<'_, PyDict>, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = fields.py();
     let key = intern!(py, "metadata");
-    let merged = match fields.get_item(key)?.map(Bound::cast_into::<PyDict>) {
-        Some(Ok(old)) => old.copy()?,
-        _ => PyDict::new(py),
-    };
+    let more = PyDict::new(py);
     for (key, value) in metadata.copy()? {
-        merged.set_item(key, wire::own(&value)?)?;
+        more.set_item(key, wire::own(&value)?)?;
     }
+    let merged = match fields.get_item(key)?.map(Bound::cast_into::<PyDict>) {
+        Some(Ok(old)) if capi::is_only_in_its_place(&old) => old,
+        Some(Ok(old)) => old.copy()?,
+        _ => return fields.set_item(key, more),
+    };
+    merged.update(more.as_mapping())?;
     fields.set_item(key, merged)
 }

@@ -17,7 +17,6 @@ mod pointer;
 mod reduce;
 mod reducer;
 mod segment;
-mod sequence;
 mod undo;
 mod window;
 mod wire;

@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PySet, PyString};
 
 use super::incoming::member;
 use super::wire;
@@ -79,12 +79,10 @@ impl Interrupts {
             return Ok(());
         }
         let left = PyList::empty(py);
+        let answers = PySet::new(py, &self.answers)?;
         for interrupt in self.pending.bind(py) {
             let id = member!(&interrupt, id);
-            let is_answered = id.is_some_and(|id| {
-                self.answers.iter().any(|answer| answer.bind(py).as_any().eq(&id).unwrap_or(false))
-            });
-            if !is_answered {
+            if !id.is_some_and(|id| answers.contains(id).unwrap_or(false)) {
                 left.append(interrupt)?;
             }
         }

@@ -68,6 +68,8 @@ pub struct Reduction {
     pub tool_calls: ToolCalls,
     pub thread_id: Option<Py<PyString>>,
     pub run_id: Option<Py<PyString>>,
+    /// The most values that one patch may make.
+    pub max_patch_values: usize,
     /// What is to be reported of the event at hand.
     deviations: Vec<Deviation>,
 }
@@ -81,6 +83,7 @@ impl Reduction {
             tool_calls: ToolCalls::new(py),
             thread_id: None,
             run_id: None,
+            max_patch_values: super::patch::MAX_VALUES,
             deviations: Vec::new(),
         }
     }
@@ -242,6 +245,7 @@ impl Reduction {
             tool_calls: self.tool_calls.fork(py)?,
             thread_id: self.thread_id.as_ref().map(|id| id.clone_ref(py)),
             run_id: self.run_id.as_ref().map(|id| id.clone_ref(py)),
+            max_patch_values: self.max_patch_values,
             deviations: Vec::new(),
         })
     }

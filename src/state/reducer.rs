@@ -27,6 +27,8 @@ use crate::input::Callback;
 ///     messages: The conversation so far, models or dicts. They are copied.
 ///     state: The state so far, any JSON value. It is copied.
 ///     as_dict: Give messages, interrupts and inputs out as wire dicts, not as SDK models.
+///     max_patch_values: The most values that one JSON Patch of an event may make, as ``max_values``
+///         of :func:`apply_patch`. One that makes more is reported as not applied.
 ///     on_deviation: Called with each :class:`Deviation`; what it raises comes through. Without it
 ///         they are logged at WARNING under the name "agui_codec".
 ///
@@ -42,12 +44,14 @@ pub struct EventReducer {
 #[pymethods]
 impl EventReducer {
     #[new]
-    #[pyo3(signature = (messages=None, state=None, *, as_dict=false, on_deviation=None))]
+    #[pyo3(signature = (messages=None, state=None, *, as_dict=false, max_patch_values=1_000_000,
+        on_deviation=None))]
     fn new(
         py: Python<'_>,
         messages: Option<&Bound<'_, PyAny>>,
         state: Option<&Bound<'_, PyAny>>,
         as_dict: bool,
+        max_patch_values: usize,
         on_deviation: Option<Callback>,
     ) -> PyResult<Self> {
         let state = match state {
@@ -55,6 +59,7 @@ impl EventReducer {
             None => py.None(),
         };
         let mut reduction = Reduction::new(py, state);
+        reduction.max_patch_values = max_patch_values;
         if let Some(messages) = messages {
             for message in messages.try_iter()? {
                 reduction.conversation.push(py, Message::given(&message?)?)?;

@@ -1,8 +1,6 @@
 //! A message or a tool call while its events are being collapsed.
 
-use pyo3::Borrowed;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyString};
 
 use super::incoming::{Incoming, field, text};
@@ -42,9 +40,6 @@ impl Family {
         }
     }
 }
-
-/// How many events before it is read the memory of one is asked for.
-const AHEAD: usize = 3;
 
 pub struct Segment {
     pub family: Family,
@@ -137,12 +132,12 @@ impl Segment {
 
     /// Takes events, as far as each is one more delta of this segment that says nothing else, and
     /// returns how many. Most events of most streams are such, so it looks at each entry once and
-    /// makes nothing. No Python runs meanwhile: borrowed references will do.
+    /// makes nothing.
     #[inline]
-    pub fn push_bare<'a, 'py: 'a>(
+    pub fn push_bare<'py>(
         &mut self,
         py: Python<'py>,
-        events: &[Option<Borrowed<'a, 'py, PyAny>>],
+        events: impl Iterator<Item = Bound<'py, PyAny>>,
     ) -> usize {
         // The first is kept whole.
         if self.deltas.first.is_none() || self.end.is_some() {
@@ -160,10 +155,10 @@ impl Segment {
     /// With lengths that the compiler knows a comparison is a few instructions, where a call of
     /// `memcmp` for each took a seventh of the time of compaction.
     #[inline(never)]
-    fn push_bare_as<'a, 'py: 'a, const I: usize, const T: usize>(
+    fn push_bare_as<'py, const I: usize, const T: usize>(
         &mut self,
         py: Python<'py>,
-        events: &[Option<Borrowed<'a, 'py, PyAny>>],
+        events: impl Iterator<Item = Bound<'py, PyAny>>,
         id_key: &'static [u8; I],
         type_name: &'static [u8; T],
     ) -> usize {
@@ -174,21 +169,15 @@ impl Segment {
             type_name: Known(registry().kind_name(py, self.family.delta()), type_name),
             id_key: Known(self.family.key(py).alias(py), id_key),
             id,
-            last_id: self.id.as_ptr() as usize,
+            last_id: self.id.bind(py).clone().into_any(),
             delta_key: Known(keys.delta.alias(py), b"delta"),
         };
         let pieces = &mut self.deltas.pieces;
         let mut taken = 0;
-        for event in events.iter().map_while(Option::as_ref) {
-            // Of a long stream little is in the caches.
-            if let Some(Some(later)) = events.get(taken + AHEAD) {
-                capi::prefetch_items(later);
-            }
-            let is_taken = match capi::exact_dict(event) {
-                Some(dict) => with_critical_section(dict, || {
-                    bare.delta(dict).is_some_and(|delta| pieces.push(&delta))
-                }),
-                None => push_bare_model(pieces, event, self.family, id),
+        for event in events {
+            let is_taken = match capi::exact_dict(&event) {
+                Some(dict) => bare.push_delta(dict, pieces),
+                None => push_bare_model(pieces, &event, self.family, id),
             };
             if !is_taken {
                 break;
@@ -279,40 +268,41 @@ struct Bare<'a, 'py, const I: usize, const T: usize> {
     type_name: Known<'a, 'py, T>,
     id_key: Known<'a, 'py, I>,
     id: &'a [u8],
-    /// The address of the last str that was this id. No Python runs while a row is taken, so that it
-    /// is still that str.
-    last_id: usize,
+    /// The last str that was this id: in most streams it is one object.
+    last_id: Bound<'py, PyAny>,
     delta_key: Known<'a, 'py, 5>,
 }
 
-impl<const I: usize, const T: usize> Bare<'_, '_, I, T> {
-    /// The delta of an event that says just that.
+impl<'py, const I: usize, const T: usize> Bare<'_, 'py, I, T> {
+    /// Takes the delta of an event that says just that.
     #[inline]
-    fn delta<'a, 'py>(&mut self, dict: &'a Bound<'py, PyDict>) -> Option<Borrowed<'a, 'py, PyAny>> {
-        let [kind, subject, delta] = capi::dict_items(dict)?;
-        // The very objects, as our decoder gives them, in a row of tests of which none jumps.
-        let is_usual = kind.0.is(self.type_key.0)
-            && kind.1.is(self.type_name.0)
-            && subject.0.is(self.id_key.0)
-            && subject.1.as_ptr() as usize == self.last_id
-            && delta.0.is(self.delta_key.0);
-        let is_bare = is_usual
-            || self.type_key.is(&kind.0)
-                && self.type_name.is(&kind.1)
-                && self.id_key.is(&subject.0)
-                && self.is_id(&subject.1)
-                && self.delta_key.is(&delta.0);
-        is_bare.then_some(delta.1)
+    fn push_delta(&mut self, dict: &Bound<'py, PyDict>, pieces: &mut Pieces) -> bool {
+        capi::walk_all(dict, |[kind, subject, delta]| {
+            // The very objects, as our decoder gives them, in a row of tests of which none jumps.
+            let is_usual = kind.0.is(self.type_key.0)
+                && kind.1.is(self.type_name.0)
+                && subject.0.is(self.id_key.0)
+                && subject.1.is(&self.last_id)
+                && delta.0.is(self.delta_key.0);
+            let is_bare = is_usual
+                || kind.0.read(|key| self.type_key.is(key))
+                    && kind.1.read(|name| self.type_name.is(name))
+                    && subject.0.read(|key| self.id_key.is(key))
+                    && subject.1.read(|id| self.is_id(id))
+                    && delta.0.read(|key| self.delta_key.is(key));
+            (is_bare && delta.1.read(|delta| pieces.push(delta))).then_some(())
+        })
+        .is_some()
     }
 
     #[inline]
-    fn is_id(&mut self, value: &Bound<'_, PyAny>) -> bool {
-        if value.as_ptr() as usize == self.last_id {
+    fn is_id(&mut self, value: &Bound<'py, PyAny>) -> bool {
+        if value.is(&self.last_id) {
             return true;
         }
         let is_id = is_id(value, self.id);
         if is_id {
-            self.last_id = value.as_ptr() as usize;
+            self.last_id = value.clone();
         }
         is_id
     }
@@ -352,22 +342,22 @@ fn push_bare_model(
     let keys = keys(py);
     let id_name = family.key(py).name(py);
     let ignored = [&keys.r#type, &keys.timestamp, &keys.raw_event];
-    let (mut has_id, mut delta) = (false, None);
-    with_critical_section(&fields, || {
-        for (name, value) in capi::DictIter::new(&fields) {
+    capi::walk(&fields, |items| {
+        let (mut has_id, mut delta) = (false, None);
+        for (name, value) in items {
             if value.is_none() {
                 continue;
             }
             // Names of fields are interned. What is not known here is left to who reads all.
             if name.is(id_name) {
-                has_id = is_id(&value, id);
+                has_id = value.read(|value| is_id(value, id));
             } else if name.is(keys.delta.name(py)) {
                 delta = Some(value);
             } else if !ignored.iter().any(|key| name.is(key.name(py))) {
                 return false;
             }
         }
-        has_id && delta.is_some_and(|delta| pieces.push(&delta))
+        has_id && delta.is_some_and(|delta| delta.read(|delta| pieces.push(delta)))
     })
 }
 

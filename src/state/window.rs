@@ -5,8 +5,9 @@ use pyo3::types::{PyDict, PyString};
 
 use super::incoming::{Incoming, field};
 use super::operation::{Patch, UnknownOp};
+use super::patch::{self, MAX_VALUES};
 use super::segment::merge;
-use super::{patch, wire};
+use super::wire;
 use crate::deviation::Deviation;
 use crate::event::{EventKind, Spelling, build, keys};
 
@@ -78,7 +79,7 @@ impl Window {
             snapshot.is_own = true;
         }
         snapshot.is_whole = false;
-        match patch::apply(snapshot.document.bind(py), &operations, true) {
+        match patch::apply(snapshot.document.bind(py), &operations, true, MAX_VALUES) {
             Ok(document) => snapshot.document = document.unbind(),
             Err(refusal) => deviations.push(Deviation {
                 kind: "patch_not_applied".to_owned(),

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use self::assembly::Assembly;
 use self::chunk::Chunk;
 use self::lanes::{Lane, Lanes};
-use super::{Item, MAX_OPEN, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::Violation;
+use crate::errors::{Violation, exclusive, shown};
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, build, keys, look, registry};
 use crate::input::Callback;
 
@@ -81,8 +81,8 @@ fn owned_by(owner: Option<&Py<PyString>>, tag: &Bound<'_, PyString>) -> bool {
 /// Example:
 ///     >>> expander = ChunkExpander()
 ///     >>> chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
-///     >>> [event["type"] for event in expander.feed(chunk)]
-///     ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT']
+///     >>> print(*(event["type"] for event in expander.feed(chunk)))
+///     TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT
 #[pyclass(module = "agui_codec")]
 pub struct ChunkExpander {
     lanes: Lanes,
@@ -96,7 +96,7 @@ pub struct ChunkExpander {
 #[pymethods]
 impl ChunkExpander {
     #[new]
-    #[pyo3(signature = (*, max_open=MAX_OPEN, on_deviation=None))]
+    #[pyo3(signature = (*, max_open=10_000, on_deviation=None))]
     fn new(py: Python<'_>, max_open: usize, on_deviation: Option<Callback>) -> Self {
         let plain = [Assembly::Text, Assembly::Tool, Assembly::Reasoning].map(|assembly| {
             let Some(plan) = registry().event(Some(assembly.chunk())) else { return 0 };
@@ -121,17 +121,24 @@ impl ChunkExpander {
     /// Raises:
     ///     SequenceError: If it contradicts the chunks before it.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Forgets what is open, and returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
-    fn __repr__(&self) -> String {
-        format!("<ChunkExpander open={} max_open={}>", self.lanes.len(), self.max_open)
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            format!("<ChunkExpander open={} max_open={}>", this.lanes.len(), this.max_open)
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -189,7 +196,10 @@ impl ChunkExpander {
         let delta = keys.delta.alias(py);
         let Some(text) = capi::dict_get(item.view.dict(), delta) else { return Ok(None) };
         let lane = match item.read_seen(id_key, glance) {
-            Some(id) => self.lanes.holder(assembly, &id).and_then(|slot| self.lanes.get(slot)),
+            Some(id) => match self.lanes.current(assembly, &id) {
+                Some(lane) => Some(lane),
+                None => self.lanes.holder(assembly, &id).and_then(|slot| self.lanes.get(slot)),
+            },
             // Without an id it is the parent's, which need not be asked for if it is alone.
             None => {
                 self.lanes.only().filter(|lane| lane.owner.is_none() && lane.assembly == assembly)
@@ -315,13 +325,13 @@ impl ChunkExpander {
             Err(violation) => return Ok(Err(violation)),
         };
         let lane = open.and_then(|slot| self.lanes.get(slot));
-        let continued = lane.filter(|lane| {
+        let same_item = lane.filter(|lane| {
             lane.assembly == assembly
                 && chunk.id.as_ref().is_none_or(|id| same(lane.id.bind(py), id))
         });
-        let continues = continued.is_some();
+        let goes_on = same_item.is_some();
         let mut events = Vec::with_capacity(3);
-        let slot = if let (Some(lane), Some(slot)) = (continued, open) {
+        let slot = if let (Some(lane), Some(slot)) = (same_item, open) {
             if let Err(violation) = agrees(py, lane, chunk) {
                 return Ok(Err(violation));
             }
@@ -346,7 +356,7 @@ impl ChunkExpander {
         let says = chunk.delta.is_some() || chunk.raw_event.is_some();
         // A continuation with something to say but no text says it with an empty one.
         let only_aside =
-            continues && (chunk.metadata.is_some() || null_tag || !chunk.rest.is_empty());
+            goes_on && (chunk.metadata.is_some() || null_tag || !chunk.rest.is_empty());
         if (says || only_aside)
             && let Some(lane) = self.lanes.get(slot)
         {

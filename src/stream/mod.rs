@@ -45,7 +45,7 @@ impl<'py> Item<'py> {
     pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Some(dict) = capi::exact_dict(event) {
             let mut subject = None;
-            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.clone())) {
+            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.own())) {
                 return Ok(Self::seen(dict, subject, plan, kind, glance));
             }
         }
@@ -193,9 +193,6 @@ fn feed_list<'py>(
 fn close_list<'py>(stage: &mut impl Stage, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, stage.close(py)?)
 }
-
-/// How many items may be open at once, if the user does not say.
-pub const MAX_OPEN: usize = 10_000;
 
 /// The refusal of an item beyond `max_open`.
 #[cold]

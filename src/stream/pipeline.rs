@@ -14,7 +14,7 @@ use super::{
 };
 use crate::capi;
 use crate::decoder::EventDecoder;
-use crate::errors::{AGUIError, class_name};
+use crate::errors::{AGUIError, class_name, exclusive};
 use crate::event::{Spelling, base_model, build};
 
 /// One stage of a pipeline.
@@ -96,22 +96,22 @@ impl Link {
     fn feed<'py>(&self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let py = item.event.py();
         match self {
-            Self::Upgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
-            Self::Downgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Upgrade(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
+            Self::Downgrade(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
             Self::Enforce(stage) => Stage::feed(&mut stage.get(), item),
-            Self::Expand(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
-            Self::Verify(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Expand(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
+            Self::Verify(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
             Self::Decode(_) | Self::Stage(_) | Self::Call(_) => Ok(Output::Pass),
         }
     }
 
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         match self {
-            Self::Upgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
-            Self::Downgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Upgrade(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
+            Self::Downgrade(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
             Self::Enforce(stage) => Stage::close(&mut stage.get(), py),
-            Self::Expand(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
-            Self::Verify(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Expand(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
+            Self::Verify(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
             Self::Decode(stage) => {
                 stage.bind(py).call_method0(intern!(py, "close"))?.try_iter()?.collect()
             }
@@ -268,11 +268,11 @@ impl Pipeline {
             let output = match link {
                 Link::Decode(stage) => {
                     let stage = stage.bind(py);
-                    let events = stage.try_borrow_mut()?.feed(py, &event)?;
+                    let events = EventDecoder::feed(stage, py, &event)?;
                     for event in &events {
                         self.push(rest, event, out)?;
                     }
-                    let pending = stage.try_borrow()?.error(py);
+                    let pending = EventDecoder::error(stage, py)?;
                     return pending
                         .map_or(Ok(()), |error| Err(PyErr::from_value(error.into_bound(py))));
                 }

@@ -11,10 +11,10 @@ use pyo3::types::{PyDict, PyList, PyString};
 use self::open::{Open, Owner, Owners, SHOWN, named};
 use self::repair::Remedy;
 use self::seed::Seeds;
-use super::{Item, MAX_OPEN, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
 use crate::deviation::Reporter;
-use crate::errors::Violation;
+use crate::errors::{Violation, exclusive, shared, shown};
 use crate::event::{EventKind, Key, Spelling, keys};
 use crate::input::Callback;
 
@@ -58,9 +58,6 @@ fn refuse_or<T>(
 ) -> Verdict<T> {
     Err(Refusal::Violation(Violation::new(id, reason, expected), remedy))
 }
-
-/// How many items of a run may be remembered, if the user does not say.
-const MAX_ITEMS: usize = 1_000_000;
 
 /// Where the stream is in its runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,8 +115,8 @@ enum Phase {
 ///     >>> _ = verifier.feed({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
 ///     >>> _ = verifier.feed({"type": "STEP_STARTED", "stepName": "search"})
 ///     >>> done = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
-///     >>> [event["type"] for event in verifier.feed(done)]
-///     ['STEP_FINISHED', 'RUN_FINISHED']
+///     >>> print(*(event["type"] for event in verifier.feed(done)))
+///     STEP_FINISHED RUN_FINISHED
 #[pyclass(module = "agui_codec")]
 pub struct EventVerifier {
     index: usize,
@@ -152,7 +149,7 @@ pub struct EventVerifier {
 impl EventVerifier {
     #[new]
     #[pyo3(signature = (
-        *, thread_id=None, repair=false, max_open=MAX_OPEN, max_items=MAX_ITEMS, on_deviation=None,
+        *, thread_id=None, repair=false, max_open=10_000, max_items=1_000_000, on_deviation=None,
     ))]
     fn new(
         py: Python<'_>,
@@ -198,8 +195,12 @@ impl EventVerifier {
     /// Raises:
     ///     SequenceError: If it may not stand here.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream.
@@ -210,8 +211,9 @@ impl EventVerifier {
     /// Raises:
     ///     SequenceError: If a run is still open, or there was no event at all: such a stream was
     ///         truncated, and is not a success.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
     /// The events that close what is open, so that the run can end now.
@@ -230,21 +232,24 @@ impl EventVerifier {
     ///     >>> _ = verifier.feed({"type": "TEXT_MESSAGE_START", "messageId": "m"})
     ///     >>> verifier.ending_events()
     ///     [{'type': 'TEXT_MESSAGE_END', 'messageId': 'm'}]
-    fn ending_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.ending_events_as(py, self.spelling)?)
+    fn ending_events<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let this = shared(slf)?;
+        PyList::new(py, this.ending_events_as(py, this.spelling)?)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let run = self.run_id.as_ref().map(|id| quoted(id.bind(py)));
-        let run = run.map_or_else(String::new, |run| format!(" {run}"));
-        let phase = match self.phase {
-            Phase::Empty => "before the first run".to_owned(),
-            Phase::Running => format!("in run{run} with {} open", self.open_items(py)),
-            Phase::Finished => format!("after run{run}"),
-            Phase::Errored => format!("after an error of run{run}"),
-        };
-        let repair = if self.repair { " repair=True" } else { "" };
-        format!("<EventVerifier {phase}{repair}>")
+    fn __repr__(slf: &Bound<'_, Self>, py: Python<'_>) -> String {
+        shown(slf, |this| {
+            let run = this.run_id.as_ref().map(|id| quoted(id.bind(py)));
+            let run = run.map_or_else(String::new, |run| format!(" {run}"));
+            let phase = match this.phase {
+                Phase::Empty => "before the first run".to_owned(),
+                Phase::Running => format!("in run{run} with {} open", this.open_items(py)),
+                Phase::Finished => format!("after run{run}"),
+                Phase::Errored => format!("after an error of run{run}"),
+            };
+            let repair = if this.repair { " repair=True" } else { "" };
+            format!("<EventVerifier {phase}{repair}>")
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -259,23 +264,24 @@ impl EventVerifier {
     /// the ids of ``text_messages``, ``tool_calls``, ``reasoning_spans``, ``reasoning_messages``
     /// and ``subagents``, and ``steps`` as pairs of owner and name.
     #[getter]
-    fn open<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn open<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let this = shared(slf)?;
         let open = PyDict::new(py);
-        let run = if self.phase == Phase::Running {
+        let run = if this.phase == Phase::Running {
             let run = PyDict::new(py);
-            run.set_item("thread_id", &self.thread_id)?;
-            run.set_item("run_id", &self.run_id)?;
+            run.set_item("thread_id", &this.thread_id)?;
+            run.set_item("run_id", &this.run_id)?;
             Some(run)
         } else {
             None
         };
         open.set_item("run", run)?;
-        open.set_item("text_messages", self.texts.list(py))?;
-        open.set_item("tool_calls", self.tools.list(py))?;
-        open.set_item("reasoning_spans", self.spans.list(py))?;
-        open.set_item("reasoning_messages", self.reasonings.list(py))?;
-        open.set_item("steps", self.steps.bind(py).keys())?;
-        open.set_item("subagents", self.subagents.list(py))?;
+        open.set_item("text_messages", this.texts.list(py))?;
+        open.set_item("tool_calls", this.tools.list(py))?;
+        open.set_item("reasoning_spans", this.spans.list(py))?;
+        open.set_item("reasoning_messages", this.reasonings.list(py))?;
+        open.set_item("steps", this.steps.bind(py).keys())?;
+        open.set_item("subagents", this.subagents.list(py))?;
         Ok(open)
     }
 }
@@ -285,21 +291,9 @@ impl Stage for EventVerifier {
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let index = self.index;
         self.index += 1;
-        let refusal = match self.verify(item) {
-            Ok(()) => return Ok(Output::Pass),
-            Err(Refusal::Violation(violation, remedy)) if self.repair => {
-                match self.mend(item, violation, remedy) {
-                    Ok(output) => return Ok(output),
-                    Err(refusal) => refusal,
-                }
-            }
-            Err(refusal) => refusal,
-        };
-        match refusal {
-            Refusal::Failed(error) => Err(error),
-            Refusal::Violation(violation, _) => {
-                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
-            }
+        match self.verify(item) {
+            Ok(()) => Ok(Output::Pass),
+            Err(refusal) => self.refused(item, refusal, index),
         }
     }
 
@@ -460,6 +454,31 @@ fn go_on(
 }
 
 impl EventVerifier {
+    /// What becomes of a refused event: a repair, or an error.
+    #[cold]
+    fn refused<'py>(
+        &mut self,
+        item: &Item<'py>,
+        refusal: Refusal,
+        index: usize,
+    ) -> PyResult<Output<'py>> {
+        let refusal = match refusal {
+            Refusal::Violation(violation, remedy) if self.repair => {
+                match self.mend(item, violation, remedy) {
+                    Ok(output) => return Ok(output),
+                    Err(refusal) => refusal,
+                }
+            }
+            refusal => refusal,
+        };
+        match refusal {
+            Refusal::Failed(error) => Err(error),
+            Refusal::Violation(violation, _) => {
+                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
+            }
+        }
+    }
+
     #[inline]
     fn verify(&mut self, item: &Item<'_>) -> Verdict {
         use EventKind as K;

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::{Applied, Reduction, Touched, attribute};
 use crate::state::incoming::{Incoming, field, text};
 use crate::state::message::{Message, Role, merge_metadata};
-use crate::state::operation::{Patch, Refusal, UnknownOp};
+use crate::state::operation::{Operation, Patch, Refusal, UnknownOp};
 use crate::state::{patch, wire};
 
 impl Reduction {
@@ -24,42 +24,36 @@ impl Reduction {
         let py = incoming.event.py();
         let delta = field!(incoming, delta);
         let delta = delta.ok_or_else(|| incoming.refusal("delta", "there is none"))?;
-        let state = self.state.bind(py).clone();
-        match self.patched(incoming, "delta", &state, &delta)? {
-            Some(state) => {
-                self.state = state.unbind();
-                Ok(Touched::State)
+        let patch = self.read_patch(incoming, "delta", &delta)?;
+        let state = std::mem::replace(&mut self.state, py.None()).into_bound(py);
+        let (state, done) = patch::apply_to_own(state, &patch, self.max_patch_values);
+        self.state = state.unbind();
+        match done {
+            Ok(()) => Ok(Touched::State),
+            Err(refusal) => {
+                self.unapplied(incoming, "delta", &refusal);
+                Ok(Touched::Nothing)
             }
-            None => Ok(Touched::Nothing),
         }
     }
 
-    /// The document with the patch applied; None, after a report, if it does not apply.
+    /// The patch of an event, without the operations that RFC 6902 does not have.
     ///
     /// # Errors
     /// A malformed patch: that is fatal to the stream.
-    pub(super) fn patched<'py>(
+    fn read_patch<'py>(
         &mut self,
         incoming: &Incoming<'py>,
         path: &str,
-        document: &Bound<'py, PyAny>,
         operations: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let read = match Patch::read(operations, UnknownOp::Drop) {
-            Ok(read) => read,
-            Err(refusal) => return Err(refusal.into_error(document.py())),
-        };
+    ) -> PyResult<Patch<'py>> {
+        let read = Patch::read(operations, UnknownOp::Drop)
+            .map_err(|refusal| refusal.into_error(operations.py()))?;
         for (index, op) in &read.unknown {
             let detail = format!("there is no op {op:?} in RFC 6902; the operation was dropped");
             self.deviate("unknown_op", incoming, &format!("{path}[{index}].op"), detail);
         }
-        match patch::apply(document, &read, false) {
-            Ok(patched) => Ok(Some(patched)),
-            Err(refusal) => {
-                self.unapplied(incoming, path, &refusal);
-                Ok(None)
-            }
-        }
+        Ok(read)
     }
 
     #[cold]
@@ -147,23 +141,31 @@ impl Reduction {
         if let Some(metadata) = &metadata {
             merge_metadata(&fields, metadata)?;
         }
-        let content = match fields.get_item(intern!(py, "content"))? {
+        let patch = self.read_patch(incoming, "patch", &operations)?;
+        let key = intern!(py, "content");
+        let old = match fields.get_item(key)? {
             Some(content) => content,
             None => PyDict::new(py).into_any(),
         };
-        match self.patched(incoming, "patch", &content, &operations)? {
-            Some(content) if content.is_instance_of::<PyDict>() => {
-                fields.set_item(intern!(py, "content"), content)?;
-                fields.set_item(intern!(py, "activityType"), activity_type)?;
-            }
-            Some(_) => {
-                let detail = "the content of an activity is an object, and would not be one \
-                              any more; the patch was skipped";
-                self.deviate("patch_not_applied", incoming, "patch", detail.to_owned());
-                return Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id)));
-            }
-            None => return Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id))),
+        // A patch of the root may make it anything, and the old content is to be kept then.
+        let kept = patch.operations.iter().any(Operation::is_of_root).then(|| old.clone());
+        fields.set_item(key, py.None())?;
+        let (content, done) = patch::apply_to_own(old, &patch, self.max_patch_values);
+        let is_object = content.is_instance_of::<PyDict>();
+        match kept {
+            Some(kept) if !is_object => fields.set_item(key, kept)?,
+            _ => fields.set_item(key, content)?,
         }
-        Ok(Touched::Message(id))
+        if let Err(refusal) = &done {
+            self.unapplied(incoming, "patch", refusal);
+        } else if is_object {
+            fields.set_item(intern!(py, "activityType"), activity_type)?;
+            return Ok(Touched::Message(id));
+        } else {
+            let detail = "the content of an activity is an object, and would not be one any \
+                          more; the patch was skipped";
+            self.deviate("patch_not_applied", incoming, "patch", detail.to_owned());
+        }
+        Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id)))
     }
 }

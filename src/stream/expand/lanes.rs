@@ -77,13 +77,16 @@ impl Lanes {
         if self.len() == 1 { self.get(self.last) } else { None }
     }
 
-    /// Where this item is assembled.
+    /// The lane that was asked for last, if it assembles this item.
     #[inline]
+    pub fn current(&self, assembly: Assembly, id: &Bound<'_, PyAny>) -> Option<&Lane> {
+        let lane = self.get(self.last)?;
+        (lane.assembly == assembly && same(lane.id.bind(id.py()), id)).then_some(lane)
+    }
+
+    /// Where this item is assembled.
     pub fn holder(&mut self, assembly: Assembly, id: &Bound<'_, PyAny>) -> Option<usize> {
-        if let Some(lane) = self.get(self.last)
-            && lane.assembly == assembly
-            && same(lane.id.bind(id.py()), id)
-        {
+        if self.current(assembly, id).is_some() {
             return Some(self.last);
         }
         let id = capi::plain_str(id.cast().ok()?).ok()?;

@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyList};
 
 use super::{Draft, Notes, content, join, text_of};
 use crate::deviation::Reporter;
+use crate::errors::{exclusive, shown};
 use crate::event::{EventKind, Spelling, build, protocol_version};
 use crate::input::Callback;
 use crate::stream::enforce::input_plan;
@@ -203,20 +204,25 @@ impl LegacyDowngrader {
     ///     The event as the peer knows it, the same object if it is so already; nothing if the
     ///     peer knows no such event.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
-    fn __repr__(&self) -> String {
-        match &self.max_version {
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| match &this.max_version {
             Some(version) => format!("LegacyDowngrader('{version}')"),
             None => "LegacyDowngrader(None)".to_owned(),
-        }
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyList};
 use super::{Draft, Notes, content, input, spelling, text_of};
 use crate::capi;
 use crate::deviation::Reporter;
+use crate::errors::exclusive;
 use crate::event::{EventKind, Spelling, build, keys, registry};
 use crate::input::Callback;
 use crate::stream::enforce::input_plan;
@@ -66,17 +67,22 @@ impl LegacyUpgrader {
     /// Returns:
     ///     The event in today's shape, the same object if it is so already.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
     }
 
     #[allow(clippy::unused_self)]
-    fn __repr__(&self) -> &'static str {
+    fn __repr__(_slf: &Bound<'_, Self>) -> &'static str {
         "<LegacyUpgrader>"
     }
 
@@ -173,9 +179,10 @@ impl LegacyUpgrader {
     fn respelled<'py>(&self, item: &Item<'py>, notes: &mut Notes) -> PyResult<Draft<'py>> {
         let dict = item.view.dict();
         let mut first = None;
-        let respelled = spelling::respell(dict, item.view.plan, "", &mut |path| {
+        let mut found = |path| {
             first.get_or_insert(path);
-        })?;
+        };
+        let respelled = spelling::respell(dict, item.view.plan, "", &mut found)?;
         if let Some(path) = first
             && !self.respelled
         {
@@ -310,7 +317,8 @@ const RESPELLED: &str = "read a field under its Python name";
 ///     on_deviation: Called with a :class:`Deviation` for each conversion. The default logs it.
 ///
 /// Returns:
-///     The input, the same object if there is nothing to convert.
+///     The input, the same object if there is nothing to convert. Fields under their Python names
+///     (``thread_id``) are given the wire's, too.
 #[pyfunction]
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn upgrade_input<'py>(
@@ -319,10 +327,17 @@ pub fn upgrade_input<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Ok(dict) = run_agent_input.cast::<PyDict>() else { return Ok(run_agent_input.clone()) };
     let mut notes = Notes::default();
-    let respelled = input_plan().map(|plan| {
-        spelling::respell(dict, plan, "", &mut |path| notes.add("spelling", path, RESPELLED))
-    });
-    let respelled = respelled.transpose()?.flatten();
+    let mut first = None;
+    let mut found = |path| {
+        first.get_or_insert(path);
+    };
+    let respelled = match input_plan() {
+        Some(plan) => spelling::respell(dict, plan, "", &mut found)?,
+        None => None,
+    };
+    if let Some(path) = first {
+        notes.add("spelling", path, format!("{RESPELLED}, and perhaps others"));
+    }
     let upgraded = input::upgrade(respelled.as_ref().unwrap_or(dict), "", &mut notes)?;
     let upgraded = upgraded.or(respelled);
     notes.report(dict.py(), &Reporter::new(on_deviation), None)?;
