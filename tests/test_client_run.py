@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -55,8 +56,8 @@ class Log(AgentSubscriber):
         self.errors.append(call.error)
 
     async def on_run_finalized(self, call: Call) -> None:
-        await asyncio.sleep(0)
         self.calls.append("finalized")
+        await asyncio.sleep(0)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -164,7 +165,7 @@ def test_run_error_is_an_event_and_is_raised_when_awaited() -> None:
 
     async def main() -> None:
         log = Log()
-        agent = ScriptedAgent(script, script)
+        agent = ScriptedAgent(script)
         agent.subscribe(log)
         one = agent.run_agent()
         events = [event async for event in one]
@@ -172,7 +173,7 @@ def test_run_error_is_an_event_and_is_raised_when_awaited() -> None:
         assert one.snapshot.status == "error"
         assert log.calls == ["initialized", "finalized"]
         with pytest.raises(RunFailedError) as caught:
-            await agent.run_agent()
+            await ScriptedAgent(script).run_agent()
         assert (caught.value.message, caught.value.code) == ("no quota", "quota")
         assert caught.value.result.text == "Hello"
         assert not isinstance(caught.value, SequenceError)
@@ -195,7 +196,7 @@ def test_truncated(script: list[Any]) -> None:
         with pytest.raises(TruncatedRunError) as caught:
             async for event in agent.run_agent():
                 delivered.append(event)
-        assert caught.value.events == len(delivered) == (5 if script else 0)
+        assert caught.value.events == len(delivered) == (4 if script else 0)
         assert caught.value.result.text == ("Hello" if script else "")
         assert log.calls == ["initialized", "failed", "finalized"]
         assert log.errors == [caught.value]
@@ -320,8 +321,9 @@ def waits(log: Log, **options: Any) -> tuple[ScriptedAgent, list[str]]:
     class Waits(ScriptedAgent):
         async def run(self, input: RunAgentInput) -> AsyncIterator[Any]:
             try:
-                async for event in super().run(input):
-                    yield event
+                async with aclosing(super().run(input)) as script:
+                    async for event in script:
+                        yield event
             except BaseException as error:
                 ended.append(type(error).__name__)
                 raise
@@ -501,8 +503,9 @@ def test_cancellation_at_every_checkpoint() -> None:
             async def run(self, input: RunAgentInput) -> AsyncIterator[Any]:
                 closed.append("open")  # noqa: B023
                 try:
-                    async for event in super().run(input):
-                        yield event
+                    async with aclosing(super().run(input)) as script:
+                        async for event in script:
+                            yield event
                 finally:
                     closed.append("closed")  # noqa: B023
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ag_ui.core import Message
+from pydantic import TypeAdapter
+
 from agui_codec._native import EventReducer
+
+_MESSAGE: TypeAdapter[Any] = TypeAdapter(Message)
 
 
 class Reducer:
@@ -29,6 +34,18 @@ class Reducer:
         other._use(self._native.fork())
         return other
 
+    def _given(self, message: Any) -> Any:
+        if isinstance(message, dict) and not self._options["as_dict"]:
+            return _MESSAGE.validate_python(message)
+        return message
+
+    @property
+    def messages(self) -> list[Any]:
+        return [self._given(message) for message in self._native.messages]
+
+    def message(self, message_id: str) -> Any:
+        return self._given(self._native.message(message_id))
+
     def text(self, message_id: str) -> str | None:
         message = self._native.message(message_id)
         if message is None:
@@ -49,6 +66,6 @@ class Reducer:
 
     def replace(self, **replaced: Any) -> None:
         native = self._native
-        messages = replaced.get("messages", native.messages)
+        messages = replaced.get("messages", self.messages)
         state = replaced.get("state", native.state)
         self._use(EventReducer(messages, state, **self._options))

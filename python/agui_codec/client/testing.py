@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ class ScriptedAgent(AbstractAgent):
         self.inputs: list[RunAgentInput] = []
         self._scripts = list(scripts)
 
-    async def run(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
+    async def run(self, input: RunAgentInput) -> AsyncGenerator[dict[str, Any], None]:
         """Play the next script.
 
         Raises:
