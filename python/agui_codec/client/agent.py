@@ -20,6 +20,7 @@ from ag_ui.core import (
 from agui_codec._native import (
     ChunkExpander,
     EventEnforcer,
+    EventReducer,
     EventVerifier,
     LegacyUpgrader,
     Pipeline,
@@ -28,7 +29,6 @@ from agui_codec._native import (
     to_json,
     upgrade_input,
 )
-from agui_codec.client._reducer import Reducer
 from agui_codec.client.errors import ConnectNotImplementedError
 from agui_codec.client.interrupt import cancel, entry
 from agui_codec.client.middleware import Link, Next, link
@@ -119,7 +119,7 @@ class AbstractAgent(ABC):
         self._peer_version = peer_version
         self._on_deviation = on_deviation
         self._on_subscriber_error = on_subscriber_error
-        self._reducer: Any = Reducer(
+        self._reducer = EventReducer(
             _upgraded(messages),
             {} if state is None else state,
             as_dict=as_dict,
