@@ -19,6 +19,7 @@ from ag_ui.core import (
     RunStartedEvent,
     TextMessageChunkEvent,
     TextMessageContentEvent,
+    UserMessage,
 )
 
 from agui_codec import SequenceError
@@ -58,6 +59,11 @@ class Log(AgentSubscriber):
     async def on_run_finalized(self, call: Call) -> None:
         self.calls.append("finalized")
         await asyncio.sleep(0)
+
+
+async def collect(one: Run, delivered: list[Any]) -> None:
+    async for event in one:
+        delivered.append(event)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -191,11 +197,11 @@ def test_truncated(script: list[Any]) -> None:
                 yield event
 
     async def main() -> None:
-        log, agent, delivered = Log(), Cut(), []
+        log, agent = Log(), Cut()
+        delivered: list[Any] = []
         agent.subscribe(log)
         with pytest.raises(TruncatedRunError) as caught:
-            async for event in agent.run_agent():
-                delivered.append(event)
+            await collect(agent.run_agent(), delivered)
         assert caught.value.events == len(delivered) == (4 if script else 0)
         assert caught.value.result.text == ("Hello" if script else "")
         assert log.calls == ["initialized", "failed", "finalized"]
@@ -208,10 +214,9 @@ def test_events_come_before_the_error_and_it_stays() -> None:
     async def main() -> None:
         agent = ScriptedAgent([start(), content("a"), content("b", "other")])
         one = agent.run_agent()
-        delivered = []
+        delivered: list[Any] = []
         with pytest.raises(SequenceError):
-            async for event in one:
-                delivered.append(event)
+            await collect(one, delivered)
         assert len(delivered) == 3
         with pytest.raises(SequenceError):
             await one.result()
@@ -693,11 +698,51 @@ def test_errors_have_the_result() -> None:
 
 
 def test_the_package_does_not_import_it() -> None:
-    code = "import sys, agui_codec; assert not [n for n in sys.modules if 'client' in n or 'httpx' in n]"
-    subprocess.run(
-        [sys.executable, "-c", code.replace("'client'", "'agui_codec.client'")], check=True
-    )
-    code = (
-        "import sys, agui_codec.client; assert not {'httpx', 'httpx2', 'anyio'} & set(sys.modules)"
-    )
+    code = """
+import sys, agui_codec
+def loaded(*names): return [one for one in sys.modules if one.startswith(names)]
+assert not loaded("agui_codec.client", "httpx", "anyio")
+import agui_codec.client
+assert not loaded("agui_codec.client.http", "httpx", "anyio")
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_a_run_has_started_though_its_event_is_stopped(as_dict: bool) -> None:
+    class Stop(AgentSubscriber):
+        def on_run_started_event(self, call: Call) -> Mutation:
+            return Mutation(stop_propagation=True)
+
+    def starts(input: RunAgentInput) -> list[Any]:
+        echoed = RunAgentInput(**{**dict(input), "messages": [UserMessage(id="e", content="no")]})
+        return [RunStartedEvent(thread_id=input.thread_id, run_id=input.run_id, input=echoed)]
+
+    def interrupted(input: RunAgentInput) -> list[Any]:
+        outcome = {"type": "interrupt", "interrupts": [{"id": "i", "reason": "input_required"}]}
+        return [tool_call_start("c"), tool_call_end("c"), finished(input, outcome=outcome)]
+
+    async def main() -> None:
+        agent = ScriptedAgent(
+            interrupted, lambda input: [*starts(input), finished(input)], as_dict=as_dict
+        )
+        await agent.run_agent()
+        assert agent._reducer.pending_tool_calls == ["c"]
+        agent.subscribe(Stop())
+        result = await agent.run_agent(resume={"i": "yes"})
+        # What it answers, and what is pending of it, is of this run; its messages are left out.
+        assert agent.pending_interrupts == []
+        assert agent._reducer.pending_tool_calls == []
+        assert result.new_messages == []
+
+    def finished(input: RunAgentInput, **more: Any) -> dict[str, Any]:
+        ids = {"threadId": input.thread_id, "runId": input.run_id}
+        return {"type": "RUN_FINISHED", **ids, **more}
+
+    def tool_call_start(call: str) -> dict[str, Any]:
+        return {"type": "TOOL_CALL_START", "toolCallId": call, "toolCallName": "f"}
+
+    def tool_call_end(call: str) -> dict[str, Any]:
+        return {"type": "TOOL_CALL_END", "toolCallId": call}
+
+    run(main)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 from ag_ui.core import Event, EventType
 from pydantic_core import from_json
 
+from agui_codec._native import to_json
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
@@ -553,6 +555,9 @@ class Listeners(dict[Any, "Plan | None"]):
                 self._forget()
                 # Told even if no message is another one, as by the TypeScript client.
                 changes.messages |= event_type != "RUN_STARTED" or _echoes_messages(event)
+        elif event_type == "RUN_STARTED":
+            # The run has started all the same: what was pending in the one before is not of this.
+            self._agent._reducer.apply(_without_messages(event))
         if not found:
             return
         if ends and event_type == "TOOL_CALL_END":
@@ -752,6 +757,14 @@ def _getter(key: Any, name: str, on_wire: str) -> Callable[[Any], str]:
 
 def _echoes_messages(event: Any) -> bool:
     return _read(_read(event, "input", "input"), "messages", "messages") is not None
+
+
+def _without_messages(event: Any) -> dict[str, Any]:
+    """A RUN_STARTED as a wire dict, without the messages that it echoes."""
+    wire: dict[str, Any] = dict(event) if isinstance(event, dict) else from_json(to_json(event))
+    if isinstance(given := wire.get("input"), dict):
+        wire["input"] = {**given, "messages": []}
+    return wire
 
 
 def _brings_message(call: Call, event_type: str) -> bool:
