@@ -13,11 +13,10 @@ mod lent;
 pub use call::{Arguments, Function, Method, function, method};
 #[cfg(debug_assertions)]
 pub use lent::epoch::count_frames;
-pub use lent::{Lent, walk, walk_all, walk_list};
+pub use lent::{Lent, copy_list, list_items, walk, walk_all, walk_list};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
 use std::os::raw::c_int;
@@ -452,10 +451,10 @@ pub fn list_from<'py>(
     }
 }
 
-/// The item of a list at `index`, if the list reaches there.
+/// The item of a list at `index`, if the list reaches there and C code has set it.
 #[inline]
 pub fn list_get<'py>(list: &Bound<'py, PyList>, index: usize) -> Option<Bound<'py, PyAny>> {
-    with_critical_section(list, || {
+    lent::within(list, || {
         if index >= list.len() {
             return None;
         }
@@ -463,7 +462,7 @@ pub fn list_get<'py>(list: &Bound<'py, PyList>, index: usize) -> Option<Bound<'p
         // A list owns its items; a strong reference is taken.
         unsafe {
             let item = ffi::PyList_GET_ITEM(list.as_ptr(), index.cast_signed());
-            Some(Bound::from_borrowed_ptr(list.py(), item))
+            Bound::from_borrowed_ptr_or_opt(list.py(), item)
         }
     })
 }

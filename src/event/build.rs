@@ -253,9 +253,16 @@ pub fn model<'py>(
 ) -> Result<Bound<'py, PyAny>, Surprise> {
     let mut builder = Builder::new(dict.py(), plan)?;
     let mut expected = 0;
-    for (key, value) in dict.iter() {
-        builder.entry(&key, &value, &mut expected)?;
-    }
+    capi::walk(dict, |mut items| {
+        while let Some((key, value)) = items.next() {
+            // Making an object and looking at a class may run Python code.
+            builder.entry(&key.own(), &value.own(), &mut expected)?;
+            if !items.unchanged() {
+                return Err(Surprise);
+            }
+        }
+        Ok(())
+    })?;
     builder.finish()
 }
 

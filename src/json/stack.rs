@@ -56,7 +56,7 @@ pub fn nests_deeper(value: &Bound<'_, PyAny>, levels: u32) -> bool {
         return levels == 0 || dict.values().iter().any(|inner| deeper(&inner));
     }
     if let Ok(list) = value.cast::<PyList>() {
-        return levels == 0 || list.to_tuple().iter().any(|inner| deeper(&inner));
+        return levels == 0 || capi::list_items(list).iter().any(deeper);
     }
     if let Ok(tuple) = value.cast::<PyTuple>() {
         return levels == 0 || tuple.iter().any(|inner| deeper(&inner));

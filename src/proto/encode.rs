@@ -467,16 +467,16 @@ impl<'a, 'py> Encoder<'a, 'py> {
     ) -> Gathered {
         // What the list holds now; code that runs meanwhile may change it.
         let items = if let Ok(list) = value.cast_exact::<PyList>() {
-            list.to_tuple()
+            capi::list_items(list)
         } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
-            tuple.clone()
+            tuple.iter().collect()
         } else {
             return self.unfit("a list", value);
         };
         self.deeper(|encoder| {
             for (at, item) in items.iter().enumerate() {
                 let mark = encoder.lost.len();
-                each(encoder, &item).map_err(|stop| stop.inside(Step::Index(at)))?;
+                each(encoder, item).map_err(|stop| stop.inside(Step::Index(at)))?;
                 encoder.below(mark, || Step::Index(at));
             }
             Ok(())

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::document::type_name;
+use crate::capi;
 use crate::errors::{AGUIError, not_an_event};
 use crate::event::{EventKind, Key, View};
 
@@ -107,8 +108,10 @@ impl<'py> Incoming<'py> {
         key: &Key,
         value: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyString>> {
-        match value.map(Bound::cast_into) {
-            Some(Ok(text)) => Ok(text),
+        match value.map(Bound::cast_into::<PyString>) {
+            Some(Ok(text)) if capi::is_exact_str(&text) => Ok(text),
+            // So that looking an id up runs no Python code.
+            Some(Ok(text)) => capi::plain_str(&text),
             Some(Err(other)) => {
                 let other = type_name(&other.into_inner());
                 Err(self.refusal(

@@ -353,7 +353,7 @@ impl Judge {
             }
             self.path.pop();
             if own.is_none() && !matches!(judged, Judged::Keep) {
-                own = Some(list.get_slice(0, index));
+                own = Some(capi::copy_list(list, index).map_err(|error| self.failed(&error))?);
             }
             if let Some(own) = &own {
                 let appended = match judged {

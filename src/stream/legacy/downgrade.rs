@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::{Draft, Notes, content, join, text_of};
+use crate::capi;
 use crate::deviation::Reporter;
 use crate::errors::{exclusive, shown};
 use crate::event::{EventKind, Spelling, build, protocol_version};
@@ -335,13 +336,17 @@ fn run_outcome(draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {
     if text_of(outcome.get_item("type")?.as_ref()).as_deref() == Some("cancelled") {
         let error = PyDict::new(outcome.py());
         error.set_item("type", EventKind::RunError.name())?;
-        for (key, value) in draft.dict.iter() {
-            // An error has neither the ids of its run nor a result.
-            let kept = ["timestamp", "rawEvent", "metadata", "usage"];
-            if key.extract::<&str>().is_ok_and(|key| kept.contains(&key)) {
-                error.set_item(key, value)?;
+        capi::walk(&draft.dict, |items| {
+            for (key, value) in items {
+                let (key, value) = (key.own(), value.own());
+                // An error has neither the ids of its run nor a result.
+                let kept = ["timestamp", "rawEvent", "metadata", "usage"];
+                if key.extract::<&str>().is_ok_and(|key| kept.contains(&key)) {
+                    error.set_item(key, value)?;
+                }
             }
-        }
+            PyResult::Ok(())
+        })?;
         error.set_item("message", "The run was cancelled.")?;
         error.set_item("code", "cancelled")?;
         let detail = "the peer knows no cancelled runs; made a RUN_ERROR of it";

@@ -12,6 +12,7 @@ pub use upgrade::{LegacyUpgrader, upgrade_input};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 
 /// What there is to say about a conversion, gathered while it is made.
@@ -110,7 +111,7 @@ impl<'py> Draft<'py> {
             if let Some(changed) = change(item, &format!("{}[{index}]", join(path, key)))? {
                 let own = match &own {
                     Some(own) => own,
-                    None => own.insert(list.get_slice(0, list.len())),
+                    None => own.insert(capi::copy_list(&list, list.len())?),
                 };
                 own.set_item(index, changed)?;
             }

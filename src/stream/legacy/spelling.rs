@@ -146,7 +146,7 @@ fn inside<'py>(
         };
         let own = match &own {
             Some(own) => own,
-            None => own.insert(list.get_slice(0, list.len())),
+            None => own.insert(capi::copy_list(list, list.len())?),
         };
         own.set_item(index, other)?;
     }
