@@ -35,6 +35,14 @@ pub fn class_key(class: &Bound<'_, PyType>) -> usize {
     class.as_ptr() as usize
 }
 
+/// Whether the class with one key is the class with the other, or derives from it.
+#[inline]
+pub fn is_subtype(class: usize, base: usize) -> bool {
+    // SAFETY: both are addresses of live type objects; see `type_version`. Looks at the classes'
+    // bases, and runs no Python code.
+    unsafe { ffi::PyType_IsSubtype(class as *mut _, base as *mut _) != 0 }
+}
+
 /// Whether `obj` is exactly an instance of the class with this key, subclasses excluded.
 macro_rules! exact {
     ($name:ident, $type:ident) => {

@@ -124,8 +124,8 @@ def test_ids_that_compare_by_python_code() -> None:
                         {"type": "TOOL_CALL_ARGS", "toolCallId": Evil("c"), "delta": Evil("x")},
                         {"type": "TOOL_CALL_END", "toolCallId": Evil("c")},
                         {"type": "TOOL_CALL_START", "toolCallId": "d", "toolCallName": "n"},
-                        {"type": "TOOL_CALL_RESULT", "messageId": Evil("m"), "toolCallId": Evil("c"),
-                         "content": "r"},
+                        {"type": "TOOL_CALL_RESULT", "messageId": Evil("m"),
+                         "toolCallId": Evil("c"), "content": "r"},
                         {"type": "TOOL_CALL_END", "toolCallId": "d"},
                     ):
                         with contextlib.suppress(AGUIError, KeyError):
@@ -136,7 +136,7 @@ def test_ids_that_compare_by_python_code() -> None:
 # Each takes what `change` changes, whenever the garbage collector runs: up to Python 3.11 in the
 # middle of making a dict or a list, and on each version where a class is looked at by Python code.
 CHANGED = {
-    "make_event": """make_event(RunStartedEvent, thread_id="t", run_id="r", input=event["input"])""",
+    "make_event": "make_event(RunStartedEvent, thread_id='t', run_id='r', input=event['input'])",
     "encode": "encoder.encode(event)",
     "encode a payload": """encoder.encode({"type": "CUSTOM", "name": "n", "value": event})""",
     "encode protobuf": "proto.encode(event)",
@@ -146,7 +146,8 @@ CHANGED = {
     "downgrade": """LegacyDowngrader(None, on_deviation=silent).feed(done)""",
     "expand": "[expander.feed(chunk), expander.feed(done)]",
     "verify": "EventVerifier(on_deviation=silent).feed(event)",
-    "reduce": "[(r := EventReducer(on_deviation=silent)).apply(event), r.apply(snapshot), r.messages]",
+    "reduce": "[(r := EventReducer(on_deviation=silent)).apply(event), r.apply(snapshot),"
+    " r.messages]",
     "reduce to dicts": "[(r := EventReducer(as_dict=True)).apply(snapshot), r.messages, r.state]",
     "compact": "compact_events(events)",
     "create a patch": "create_patch(event, done)",
@@ -175,7 +176,8 @@ def test_what_is_read_may_change_whenever_the_collector_runs(name: str) -> None:
         encoder, expander = EventEncoder(), ChunkExpander(on_deviation=silent)
 
         def fresh():
-            message = {{"id": "m", "role": "user", "content": "".join(["c", "d"]), "x": {{"k": [1]}}}}
+            message = {{"id": "m", "role": "user", "content": "".join(["c", "d"]),
+                "x": {{"k": [1]}}}}
             given = {{"threadId": "t", "runId": "r", "state": {{"a": [1, {{"b": "c"}}]}},
                 "messages": [message, dict(message)], "tools": [], "context": [],
                 "forwardedProps": {{}}}}
@@ -187,7 +189,8 @@ def test_what_is_read_may_change_whenever_the_collector_runs(name: str) -> None:
             snapshot = {{"type": "MESSAGES_SNAPSHOT", "messages": given["messages"]}}
             chunk = {{"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "d", "zz": [1]}}
             delta = {{"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "d"}}
-            events = [event, {{"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"}},
+            events = [event,
+                {{"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"}},
                 *(dict(delta) for _ in range(3)),
                 *(TextMessageContentEvent(message_id="m", delta="d", x=1) for _ in range(3)),
                 {{**delta, "metadata": {{"a": 1}}, "other": 1}}, dict(delta), snapshot, done]
@@ -226,7 +229,8 @@ def test_what_is_read_may_change_whenever_the_collector_runs(name: str) -> None:
 
         call = compile(textwrap.dedent({CHANGED[name]!r}), "call", "eval")
         counts = {{}}
-        for how, when in itertools.product(("clear", "grow", "replace", "rename", "drop"), range(40)):
+        changes = ("clear", "grow", "replace", "rename", "drop")
+        for how, when in itertools.product(changes, range(40)):
             globals().update(fresh())
             targets = [*containers(events), *containers(old), *containers(chunk)]
             turn = 0

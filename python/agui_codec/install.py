@@ -10,7 +10,8 @@ from agui_codec.encoder import EventEncoder
 
 __all__ = ["install", "uninstall"]
 
-_lock = threading.Lock()
+# Setting an attribute may run the garbage collector, and so code that calls us again.
+_lock = threading.RLock()
 # While installed: what the classes had under each name that was set, or _ABSENT.
 _saved: dict[tuple[type, str], Any] = {}
 _ABSENT = object()
@@ -71,23 +72,22 @@ def install(
     with _lock:
         _native.set_installed(**options)
         _options = options
-        if _saved:
-            return
         # All are native, and run without a Python frame.
         for cls, name, method in _native.patches():
-            _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
-            setattr(cls, name, method)
+            if (cls, name) not in _saved:
+                _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
+                setattr(cls, name, method)
 
 
 def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
     global _options
     with _lock:
-        for (cls, name), value in _saved.items():
+        while _saved:
+            (cls, name), value = _saved.popitem()
             if value is _ABSENT:
                 delattr(cls, name)
             else:
                 setattr(cls, name, value)
-        _saved.clear()
         _native.set_installed(**_NO_OPTIONS)
         _options = _NO_OPTIONS

@@ -8,11 +8,12 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyType};
 use std::ffi::CStr;
 
 use super::plan::{Bounds, Plan, Shape, Spelling, validator};
 use super::registry::{Registry, registry};
+use super::subclass::made_like;
 use super::view::Surprise;
 use crate::capi::{self, Arguments, Function};
 
@@ -123,6 +124,12 @@ impl<'py> Builder<'py> {
     }
 
     pub fn finish(self) -> Result<Bound<'py, PyAny>, Surprise> {
+        let class = self.plan.class.bind(self.fields.py());
+        self.finish_as(class)
+    }
+
+    /// An instance of a class that is made as that of the plan is.
+    fn finish_as(self, class: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>, Surprise> {
         let py = self.fields.py();
         if self.plan.no_default & !self.seen != 0 {
             return Err(Surprise);
@@ -140,7 +147,7 @@ impl<'py> Builder<'py> {
             (registry.fields_set.bind(py), given.as_any()),
             (registry.private.bind(py), &none),
         ];
-        Ok(capi::new_model(self.plan.class.bind(py), &self.fields, slots)?)
+        Ok(capi::new_model(class, &self.fields, slots)?)
     }
 }
 
@@ -324,8 +331,10 @@ Raises:
     #[inline]
     fn call<'py>(arguments: &Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let [cls] = arguments.positional() else { return Err(not_one(arguments)) };
-        if let Some(plan) = registry().plan(cls.as_ptr() as usize)
-            && let Ok(event) = named(cls.py(), plan, arguments)
+        if let Ok(class) = cls.cast::<PyType>()
+            && let Some(plan) =
+                registry().plan(capi::class_key(&class)).or_else(|| made_like(&class))
+            && let Ok(event) = named(&class, plan, arguments)
         {
             return Ok(event);
         }
@@ -333,19 +342,19 @@ Raises:
     }
 }
 
-/// The model of `plan` with the named arguments.
+/// The instance of `class`, which is that of the plan or like it, with the named arguments.
 #[inline]
 fn named<'py>(
-    py: Python<'py>,
+    class: &Bound<'py, PyType>,
     plan: &'static Plan,
     arguments: &Arguments<'_, 'py>,
 ) -> Result<Bound<'py, PyAny>, Surprise> {
-    let mut builder = Builder::new(py, plan)?;
+    let mut builder = Builder::new(class.py(), plan)?;
     let mut expected = 0;
     for (key, value) in arguments.named() {
         builder.entry(&key, &value, &mut expected)?;
     }
-    builder.finish()
+    builder.finish_as(class)
 }
 
 /// As Python says it of a function of its own.

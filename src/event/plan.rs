@@ -187,7 +187,7 @@ impl Plan {
 
     /// Whether the SDK's serializer leaves out what this plan does: it asks the class, which keeps
     /// the answer as an attribute.
-    fn omits_as_learned(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
+    pub(super) fn omits_as_learned(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
         let keys = class.call_method0(intern!(class.py(), "_omittable_keys"))?;
         let keys: HashSet<String> = keys.extract()?;
         let ours = self.fields.iter().filter(|field| field.omit_none);
@@ -318,14 +318,14 @@ pub enum Spelling {
 
 /// Whether `class.model_dump_json` is pydantic's own (or the one that `install()` puts there,
 /// which calls it).
-fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
+pub(super) fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = class.py();
     let own = class.getattr(intern!(py, "model_dump_json"))?;
     Ok(own.is(model_dump_json(py)?) || OURS.get(py).is_some_and(|ours| own.is(ours)))
 }
 
 /// Whether `class.__init__` is pydantic's own.
-fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
+pub(super) fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     static OFFICIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = class.py();
     let official = OFFICIAL.get_or_try_init(py, || {

@@ -20,7 +20,7 @@ pub struct Registry {
     /// The event class of each kind.
     events: [&'static Cell; EventKind::COUNT],
     /// What all events have: the plan of events of a type that the SDK does not know.
-    base_event: &'static Cell,
+    pub(super) base_event: &'static Cell,
     kinds: PointerMap<EventKind>,
     /// The `type` of each kind, interned.
     names: Vec<Py<PyString>>,

@@ -19,7 +19,7 @@ use super::wire::WireType;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{AGUIError, EncodeError, Fault, Step, not_an_event_reason, path};
-use crate::event::{Entry, EventKind, Spelling, View, registry};
+use crate::event::{Entry, EventKind, Spelling, View, plan_like, registry};
 use crate::json::{self, MAX_DEPTH, Options, Stop, Writer, type_name};
 
 /// Why something was not gathered: it is for JSON to say what it is, or it has no place here.
@@ -174,6 +174,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 (layout, View::of_model(event, layout.plan)?)
             }
             Some(_) => return Err(Stop::Official),
+            None if !capi::is_exact_dict(event) => {
+                let plan = plan_like(event).ok_or(Stop::Official)?;
+                let layout = layouts.of_event_class(plan.key).ok_or(Stop::Official)?;
+                (layout, View::of_model(event, plan)?)
+            }
             None => {
                 let dict = event.cast_exact::<PyDict>().map_err(|_| Stop::Official)?;
                 let layout = layouts.of_kind(self.kind(dict)?).ok_or(Stop::Official)?;
@@ -581,7 +586,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     #[cold]
     fn report_lost(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
-        let event_type = View::of_event(event).and_then(|(_, kind)| kind).map(EventKind::name);
+        let event_type = match plan_like(event) {
+            Some(plan) => plan.kind,
+            None => View::of_event(event).and_then(|(_, kind)| kind),
+        };
+        let event_type = event_type.map(EventKind::name);
         let reporter = Reporter::to(self.options.on_deviation.as_ref());
         for lost in std::mem::take(&mut self.lost) {
             let deviation = Deviation {

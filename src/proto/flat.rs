@@ -10,7 +10,7 @@ use super::shape;
 use super::value::Utf8;
 use super::wire::{WireType, varint_len, write_varint};
 use crate::capi;
-use crate::event::{Spelling, View, registry};
+use crate::event::{Spelling, View, plan_like, registry};
 use crate::json;
 
 /// No event has a string behind this many fields.
@@ -34,6 +34,10 @@ impl<'py> Flat<'py> {
                 (layout, View::of_model(event, layout.plan).ok()?)
             }
             Some(_) => return None,
+            None if !capi::is_exact_dict(event) => {
+                let plan = plan_like(event)?;
+                (layouts.of_event_class(plan.key)?, View::of_model(event, plan).ok()?)
+            }
             None => {
                 let dict = event.cast_exact::<PyDict>().ok()?;
                 let layout = layouts.of_kind(registry().kind_of(dict)?)?;

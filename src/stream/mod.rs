@@ -17,6 +17,7 @@ pub use legacy::{LegacyDowngrader, LegacyUpgrader, downgrade_input, upgrade_inpu
 pub use pipeline::Pipeline;
 pub use verify::EventVerifier;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
@@ -152,6 +153,19 @@ fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     options.set_item(intern!(py, "warnings"), false)?;
     let dumped = model.call_method(intern!(py, "model_dump"), (), Some(&options))?;
     Ok(dumped.cast_into()?)
+}
+
+/// The wire dict of an input that is no dict: what pydantic writes the model as.
+#[cold]
+fn dump_input<'py>(run_agent_input: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    if run_agent_input.is_instance(base_model(run_agent_input.py())?)? {
+        return dump(run_agent_input);
+    }
+    let given = run_agent_input.get_type();
+    Err(PyTypeError::new_err(format!(
+        "run_agent_input: a RunAgentInput or a dict is needed, not {}",
+        given.name()?
+    )))
 }
 
 /// What becomes of an event.

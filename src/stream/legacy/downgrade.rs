@@ -11,7 +11,7 @@ use crate::errors::{exclusive, shown};
 use crate::event::{EventKind, Spelling, build, protocol_version};
 use crate::input::Callback;
 use crate::stream::enforce::input_plan;
-use crate::stream::{Item, Output, Stage, close_list, dump, feed_list};
+use crate::stream::{Item, Output, Stage, close_list, dump, dump_input, feed_list};
 
 /// What a peer of some version does not know.
 #[derive(Clone, Copy, Default)]
@@ -127,7 +127,7 @@ pub fn downgrade_input<'py>(
     let py = run_agent_input.py();
     let (dict, spelling) = match run_agent_input.cast::<PyDict>() {
         Ok(dict) => (dict.clone(), Spelling::Wire),
-        Err(_) => (dump(run_agent_input)?, Spelling::Model),
+        Err(_) => (dump_input(run_agent_input)?, Spelling::Model),
     };
     let mut draft = Draft::of(&dict);
     let mut notes = Notes::default();
