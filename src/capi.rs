@@ -15,7 +15,7 @@ pub use call::{Arguments, Function, Method, function, method};
 pub use lent::epoch::count_frames;
 pub use lent::{Lent, copy_list, list_items, walk, walk_all, walk_list};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
@@ -500,6 +500,14 @@ pub fn tuple_item<'a, 'py>(
     unsafe {
         let item = ffi::PyTuple_GET_ITEM(tuple.as_ptr(), index.cast_signed());
         Some(Borrowed::from_ptr(tuple.py(), item))
+    }
+}
+
+/// Removes a key that was there; code of the caller's may have taken it away since.
+pub fn discard(dict: &Bound<'_, PyDict>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+    match dict.del_item(key) {
+        Err(error) if error.is_instance_of::<PyKeyError>(dict.py()) => Ok(()),
+        removed => removed,
     }
 }
 

@@ -83,8 +83,10 @@ def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
     global _options
     with _lock:
-        while _saved:
-            (cls, name), value = _saved.popitem()
+        for cls, name in list(_saved):
+            value = _saved.pop((cls, name), None)
+            if value is None:
+                continue  # Undone by a call from within.
             if value is _ABSENT:
                 delattr(cls, name)
             else:

@@ -16,6 +16,7 @@ use super::registry::{Registry, registry};
 use super::subclass::made_like;
 use super::view::Surprise;
 use crate::capi::{self, Arguments, Function};
+use crate::errors::of_pydantic;
 
 /// A model in the making.
 pub struct Builder<'py> {
@@ -289,7 +290,9 @@ pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, 
     {
         return Ok(model);
     }
-    validator(py, "Event")?.call_method1(intern!(py, "validate_python"), (dict,))
+    let validate = intern!(py, "validate_python");
+    let validated = validator(py, "Event")?.call_method1(validate, (dict,));
+    validated.map_err(|error| of_pydantic(py, error))
 }
 
 /// The model of a plan that a dict with the keys of the wire describes, by the official validator
@@ -304,7 +307,9 @@ pub fn validated<'py>(
     {
         return Ok(model);
     }
-    plan.class.bind(dict.py()).call_method1(intern!(dict.py(), "model_validate"), (dict,))
+    let py = dict.py();
+    let validated = plan.class.bind(py).call_method1(intern!(py, "model_validate"), (dict,));
+    validated.map_err(|error| of_pydantic(py, error))
 }
 
 /// `make_event`, of which [`DOC`](Function::DOC) says more.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::document::Options;
 use super::stack;
 use crate::capi;
-use crate::errors::{Fault, Step};
+use crate::errors::{Fault, Step, is_panic};
 use crate::event::registry;
 
 /// What `event.model_dump_json(by_alias=True)` answers or raises; `dump` is that method.
@@ -89,11 +89,6 @@ fn explain(py: Python<'_>, error: PyErr, raised: Option<PyErr>) -> PyErr {
         }
         None => error,
     }
-}
-
-fn is_panic(py: Python<'_>, error: &PyErr) -> bool {
-    !error.is_instance_of::<PyException>(py)
-        && error.get_type(py).name().is_ok_and(|name| name == "PanicException")
 }
 
 /// The cause of an error that pydantic raised: what the user's hook did, if there is one.

@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyString};
 
 use super::document::type_name;
 use crate::capi;
-use crate::errors::{AGUIError, not_an_event};
+use crate::errors::{AGUIError, not_an_event, of_pydantic};
 use crate::event::{EventKind, Key, View};
 
 /// The field of an event, by its name in `event::keys`. None is absence, in either spelling.
@@ -143,5 +143,6 @@ pub fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict
     let Ok(dump) = model.getattr(intern!(py, "model_dump")) else { return Ok(None) };
     let options = PyDict::new(py);
     options.set_item(intern!(py, "by_alias"), true)?;
-    Ok(dump.call((), Some(&options))?.cast_into().ok())
+    let dumped = dump.call((), Some(&options)).map_err(|error| of_pydantic(py, error))?;
+    Ok(dumped.cast_into().ok())
 }

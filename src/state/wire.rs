@@ -8,6 +8,7 @@ use super::copy::{Uncopied, deep_copy};
 use super::incoming::dump;
 use crate::capi;
 use crate::errors::AGUIError;
+use crate::errors::of_pydantic;
 use crate::event::{
     Entry, EventKind, Plan, Registry, Shape, Surprise, View, build, registry, validator,
 };
@@ -206,5 +207,6 @@ pub fn model<'py>(
         return Ok(model);
     }
     let py = dict.py();
-    validator(py, official)?.call_method1(intern!(py, "validate_python"), (dict,))
+    let validated = validator(py, official)?.call_method1(intern!(py, "validate_python"), (dict,));
+    validated.map_err(|error| of_pydantic(py, error))
 }

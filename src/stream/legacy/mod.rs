@@ -84,7 +84,8 @@ impl<'py> Draft<'py> {
     }
 
     fn remove(&mut self, key: &str) -> PyResult<()> {
-        self.own()?.del_item(key)
+        let key = PyString::new(self.dict.py(), key);
+        capi::discard(self.own()?, &key)
     }
 
     /// Removes a null that means absence today.
