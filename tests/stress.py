@@ -1275,7 +1275,7 @@ def planted(fault: str) -> Callable[[World], None]:
             threading.Event().wait()
         w.call(
             exec,
-            "raise KeyError('planted')" if fault == "raise" else "raise SystemError('planted')",
+            "raise AssertionError('planted')" if fault == "raise" else "raise SystemError('planted')",
         )
 
     return planted
