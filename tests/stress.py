@@ -1273,10 +1273,8 @@ def planted(fault: str) -> Callable[[World], None]:
             os.kill(os.getpid(), signal.SIGSEGV)
         if fault == "hang":
             threading.Event().wait()
-        w.call(
-            exec,
-            "raise AssertionError('planted')" if fault == "raise" else "raise SystemError('planted')",
-        )
+        error = "AssertionError" if fault == "raise" else "SystemError"
+        w.call(exec, f"raise {error}('planted')")
 
     return planted
 
