@@ -169,16 +169,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
         slots: &mut Slots<'py>,
     ) -> Result<&'static Layout, Stop> {
         let layouts = layouts(self.py);
-        let (layout, view) = match layouts.of_event_class(capi::type_key(event)) {
-            Some(layout) if layout.plan.is_current() => {
-                (layout, View::of_model(event, layout.plan)?)
-            }
-            Some(_) => return Err(Stop::Official),
-            None if !capi::is_exact_dict(event) => {
-                let plan = plan_like(event).ok_or(Stop::Official)?;
-                let layout = layouts.of_event_class(plan.key).ok_or(Stop::Official)?;
-                (layout, View::of_model(event, plan)?)
-            }
+        let (layout, view) = match layouts.of_model(event) {
+            Some(layout) => (layout, View::of_model(event, layout.plan)?),
             None => {
                 let dict = event.cast_exact::<PyDict>().map_err(|_| Stop::Official)?;
                 let layout = layouts.of_kind(self.kind(dict)?).ok_or(Stop::Official)?;
