@@ -280,18 +280,26 @@ pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, 
     if spelling == Spelling::Wire {
         return Ok(dict.into_any());
     }
-    let py = dict.py();
     let registry = registry();
-    let kind =
-        capi::dict_get(&dict, registry.type_key.bind(py)).and_then(|kind| registry.kind(&kind));
+    let kind = capi::dict_get(&dict, registry.type_key.bind(dict.py()))
+        .and_then(|kind| registry.kind(&kind));
     let plan = kind.and_then(|kind| registry.event(Some(kind))).filter(|plan| plan.is_current());
     if let Some(plan) = plan
         && let Ok(model) = model(&dict, plan)
     {
         return Ok(model);
     }
-    let validate = intern!(py, "validate_python");
-    let validated = validator(py, "Event")?.call_method1(validate, (dict,));
+    officially(&dict, "Event")
+}
+
+/// What the official validator of `official`, a name in `ag_ui.core`, makes of a wire dict.
+#[cold]
+pub fn officially<'py>(
+    dict: &Bound<'py, PyDict>,
+    official: &'static str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = dict.py();
+    let validated = validator(py, official)?.call_method1(intern!(py, "validate_python"), (dict,));
     validated.map_err(|error| of_pydantic(py, error))
 }
 
