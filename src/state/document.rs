@@ -112,11 +112,6 @@ pub fn members<'py>(object: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Boun
     capi::walk(object, |items| items.map(|(key, value)| (key.own(), value.own())).collect())
 }
 
-/// The elements of an array as they are at one moment, like [`members`].
-pub fn elements<'py>(array: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
-    capi::list_items(array)
-}
-
 /// The UTF-8 of a str, with lone surrogates as three bytes each.
 #[inline]
 pub fn utf8<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, [u8]>> {

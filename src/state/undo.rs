@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, PoisonError};
 
-use super::document::{Container, elements, members, utf8};
+use super::document::{Container, members, utf8};
 use crate::capi;
 
 /// One change, with what is needed to take it back.
@@ -160,7 +160,7 @@ impl<'py> UndoLog<'py> {
         let touched = self.touched.get(&(object.as_ptr() as usize));
         if let Some(order) = touched.and_then(|touched| touched.order.as_ref()) {
             let text = utf8(key)?;
-            for other in elements(order) {
+            for other in capi::list_items(order) {
                 if !capi::is_exact_str(&other)
                     && let Ok(other) = other.cast::<PyString>()
                     && utf8(other)? == text
@@ -175,7 +175,7 @@ impl<'py> UndoLog<'py> {
 
 /// Where a value is that was put at `index`; others may have moved it.
 fn position(array: &Bound<'_, PyList>, index: usize, value: &Bound<'_, PyAny>) -> Option<usize> {
-    let items = elements(array);
+    let items = capi::list_items(array);
     if items.get(index).is_some_and(|item| item.is(value)) {
         return Some(index);
     }
@@ -190,7 +190,7 @@ fn reorder<'py>(object: &Bound<'py, PyDict>, keys: &Bound<'py, PyList>) -> PyRes
         return Ok(());
     }
     let mut places = HashMap::with_capacity(keys.len());
-    for (place, key) in elements(keys).iter().enumerate() {
+    for (place, key) in capi::list_items(keys).iter().enumerate() {
         if let Ok(key) = key.cast::<PyString>() {
             places.insert(utf8(key)?.into_owned(), place);
         }
