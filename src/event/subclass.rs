@@ -5,7 +5,6 @@
 //! A verdict is kept by the class's address, with a weak reference, so that classes can be
 //! collected, and goes for one version of the class; see [`Plan::is_current`].
 
-use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::RwLockExt;
@@ -13,7 +12,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType, PyWeakrefReference}
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-use super::plan::{Plan, dumps_as_pydantic_does, is_made_as_pydantic_does};
+use super::plan::{Plan, Schema, dumps_as_pydantic_does, get, is_made_as_pydantic_does, root};
 use super::registry::registry;
 use crate::capi;
 
@@ -170,35 +169,19 @@ fn judge(class: &Bound<'_, PyType>) -> PyResult<Option<Like>> {
 
 /// Whether the core schemas of two models differ in nothing but the models' names.
 fn same_models(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let ((one, one_shared), (other, other_shared)) = (root(one)?, root(other)?);
-    let same_part = |key: &str, but: &str| same_but(&part(&one, key)?, &part(&other, key)?, &[but]);
+    let ((one, one_shared), (other, other_shared)) = (apart(one)?, apart(other)?);
+    let same_part = |key: &str, but: &str| -> PyResult<bool> {
+        same_but(get(&one, key)?.cast()?, get(&other, key)?.cast()?, &[but])
+    };
     Ok(same_but(&one, &other, &["cls", "ref", "config", "schema"])?
         && same_part("config", "title")?
         && same_part("schema", "model_name")?
         && same_but(&one_shared, &other_shared, &[])?)
 }
 
-fn part<'py>(schema: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyDict>> {
-    let part = schema.get_item(key)?.ok_or_else(|| PyValueError::new_err(key.to_owned()))?;
-    Ok(part.cast_into()?)
-}
-
-/// The model that a schema is of, and by their names the shared parts but for the model itself.
-fn root<'py>(schema: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-    let py = schema.py();
-    let schema = schema.cast::<PyDict>()?;
-    let shared = PyDict::new(py);
-    let Some(definitions) = schema.get_item("definitions")? else {
-        return Ok((schema.clone(), shared));
-    };
-    for definition in definitions.try_iter()? {
-        let definition = definition?;
-        shared.set_item(definition.get_item("ref")?, definition)?;
-    }
-    let mut model = part(schema, "schema")?;
-    if let Some(name) = model.get_item("schema_ref")? {
-        model = shared.as_any().get_item(name)?.cast_into()?;
-    }
+/// The model that a schema is of, and the shared parts but for the model itself.
+fn apart<'py>(schema: &Bound<'py, PyAny>) -> PyResult<(Schema<'py>, Bound<'py, PyDict>)> {
+    let (model, shared) = root(schema.cast()?)?;
     if let Some(name) = model.get_item("ref")?
         && shared.contains(&name)?
     {
