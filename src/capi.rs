@@ -504,7 +504,7 @@ pub fn tuple_item<'a, 'py>(
 }
 
 /// Removes a key that was there; code of the caller's may have taken it away since.
-pub fn discard(dict: &Bound<'_, PyDict>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+pub fn discard<'py>(dict: &Bound<'py, PyDict>, key: impl IntoPyObject<'py>) -> PyResult<()> {
     match dict.del_item(key) {
         Err(error) if error.is_instance_of::<PyKeyError>(dict.py()) => Ok(()),
         removed => removed,

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::capi;
-use crate::errors::{Violation, not_an_event, of_pydantic};
+use crate::errors::{Violation, class_name, not_an_event, of_pydantic};
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look};
 
 /// One event on its way through the stages, and what is known of it.
@@ -161,10 +161,9 @@ fn dump_input<'py>(run_agent_input: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
     if run_agent_input.is_instance(base_model(run_agent_input.py())?)? {
         return dump(run_agent_input);
     }
-    let given = run_agent_input.get_type();
     Err(PyTypeError::new_err(format!(
         "run_agent_input: a RunAgentInput or a dict is needed, not {}",
-        given.name()?
+        class_name(run_agent_input)
     )))
 }
 

@@ -84,8 +84,7 @@ impl<'py> Draft<'py> {
     }
 
     fn remove(&mut self, key: &str) -> PyResult<()> {
-        let key = PyString::new(self.dict.py(), key);
-        capi::discard(self.own()?, &key)
+        capi::discard(self.own()?, key)
     }
 
     /// Removes a null that means absence today.
