@@ -256,13 +256,15 @@ class World:
         for _ in range(r.choice([1, 1, 1, 2, 4])):
             chosen = r.random()
             if chosen < 0.55:
-                within = self.given if self.given and r.random() < 0.5 else self.containers
+                # Of a copy: `choice` never ends if the collector's callback empties its list.
+                within = [*(self.given if self.given and r.random() < 0.5 else self.containers)]
                 if within:
                     self.hurt(r.choice(within))
             elif chosen < 0.65:
-                if self.again and self.pranks > 0:
+                again = [*self.again]
+                if again and self.pranks > 0:
                     self.pranks -= 3
-                    self.judged(r.choice(self.again))
+                    self.judged(r.choice(again))
             elif chosen < 0.72:
                 gc.collect()
             elif chosen < 0.80:
@@ -1156,7 +1158,8 @@ def deep(w: World) -> None:
     ]
     call = r.choice(calls)
     with _stacks:
-        before = threading.stack_size(SMALL_STACK)
+        # The size is that of all threads that start meanwhile.
+        before = threading.stack_size(SMALL_STACK if w.shared.threads == 1 else 0)
         thread = threading.Thread(target=lambda: w.judged(call))
         thread.start()
         threading.stack_size(before)
