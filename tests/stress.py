@@ -124,7 +124,7 @@ def _dies(self: Any) -> None:
 COMPARED = ("__eq__", "__ne__", "__lt__", "__hash__", "__repr__", "__str__", "__format__")
 TrapStr = trapped(str, *COMPARED, "encode", "__len__", "__iter__", "__getitem__", "startswith")
 # Found by dicts: only what is asked when it is compared or shown.
-TrapKey = trapped(str, "__eq__", "__repr__", "__str__")
+TrapKey = trapped(str, "__eq__", "__repr__", "__str__", lies=0.3)
 TrapInt = trapped(int, *COMPARED, "__index__", "__int__", "__float__", "__bool__")
 TrapFloat = trapped(float, *COMPARED, "__float__", "__int__", "__bool__", "is_integer")
 TrapDict = trapped(
@@ -226,6 +226,8 @@ class World:
         self.maker = Maker(self.random.randrange(1 << 62))
         self.shared = shared
         self.containers: list[Any] = []
+        # What the call at hand was given.
+        self.given: list[Any] = []
         self.again: list[Callable[[], Any]] = []
         self.armed = False
         self.pranks = self.random.choice([0, 1, 3, 10, 30])
@@ -247,10 +249,9 @@ class World:
         for _ in range(r.choice([1, 1, 1, 2, 4])):
             chosen = r.random()
             if chosen < 0.55:
-                if self.containers:
-                    # The outermost come last.
-                    last = self.containers[-3:] if r.random() < 0.4 else self.containers
-                    self.hurt(r.choice(last))
+                within = self.given if self.given and r.random() < 0.5 else self.containers
+                if within:
+                    self.hurt(r.choice(within))
             elif chosen < 0.65:
                 if self.again and self.pranks > 0:
                     self.pranks -= 3
@@ -265,6 +266,7 @@ class World:
                 self.touch_class()
             elif chosen < 0.96:
                 self.containers.clear()
+                self.given.clear()
                 self.again.clear()
             else:
                 time.sleep(0)
@@ -385,6 +387,9 @@ class World:
                 made.append(r.choice([made, *(kind(r) for kind in self.kinds)]))
         elif isinstance(value, str):
             if self.hits("text"):
+                if r.random() < 0.3:
+                    # As a tag, one that nobody knows.
+                    return TrapStr("nope")
                 return r.choice([TrapStr, TrapStr, TrapKey, DyingStr])(value)
             return value[:1] + value[1:]
         elif type(value) is int and self.hits("text"):
@@ -623,6 +628,7 @@ class World:
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call it with the traps armed; traps can call it again."""
         self.again.append(lambda: function(*args, **kwargs))
+        self.given = [it for it in args if isinstance(it, (dict, list, pydantic.BaseModel))]
         self.armed = True
         try:
             return self.judged(lambda: function(*args, **kwargs))
