@@ -28,13 +28,14 @@ impl Format {
 
 /// The format that a header asks for: protobuf if it names that with a q above 0, else SSE. Which
 /// is preferred is not asked. With `wildcards`, `*/*` and `application/*` name it too, unless the
-/// type itself is refused with a q of 0: the more specific range counts.
+/// type itself is refused with a q of 0: the more specific range counts. An entry whose weight is
+/// not a valid qvalue is ignored.
 pub fn negotiate(accept: &str, wildcards: bool) -> Format {
     // The q of each: what the header says last, if it says so twice.
     let (mut named, mut old, mut range, mut any) = (None, None, None, None);
     for element in elements(accept, ',') {
         let mut parts = elements(element, ';');
-        let name = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let name = trim(parts.next().unwrap_or_default()).to_ascii_lowercase();
         let place = match name.as_str() {
             PROTOBUF => &mut named,
             PROTOBUF_OLD => &mut old,
@@ -42,7 +43,11 @@ pub fn negotiate(accept: &str, wildcards: bool) -> Format {
             "*/*" => &mut any,
             _ => continue,
         };
-        *place = Some(parts.find_map(weight).unwrap_or(true));
+        let mut weights = parts.filter_map(weight);
+        match weights.next().unwrap_or(Some(true)) {
+            Some(wanted) if weights.all(|weight| weight.is_some()) => *place = Some(wanted),
+            _ => {}
+        }
     }
     match (named, old) {
         (Some(true), _) => Format::Protobuf(PROTOBUF),
@@ -52,11 +57,39 @@ pub fn negotiate(accept: &str, wildcards: bool) -> Format {
     }
 }
 
-/// Whether a parameter is a weight, and above 0. A weight that cannot be read counts as 1.
-fn weight(parameter: &str) -> Option<bool> {
-    let (name, value) = parameter.split_once('=')?;
-    let is_weight = name.trim().eq_ignore_ascii_case("q");
-    is_weight.then(|| value.trim().parse::<f32>().map_or(true, |q| q > 0.0))
+/// Whether a parameter, if it is a weight, is above 0. `Some(None)`: its value is not a qvalue.
+#[expect(clippy::option_option, reason = "no weight and a bad one are not the same")]
+fn weight(parameter: &str) -> Option<Option<bool>> {
+    let (name, value) = match parameter.split_once('=') {
+        Some((name, value)) => (name, value.trim_end_matches(OWS)),
+        None => (parameter, ""),
+    };
+    if !trim(name).eq_ignore_ascii_case("q") {
+        return None;
+    }
+    // No white space is allowed before the "=".
+    Some(if name.ends_with(OWS) { None } else { qvalue(value) })
+}
+
+/// Whether a qvalue (RFC 9110 section 12.4.2) is above 0: `0` or `1`, with up to three decimals,
+/// which are all 0 after a 1.
+fn qvalue(text: &str) -> Option<bool> {
+    let (one, decimals) = match text.as_bytes() {
+        [digit @ (b'0' | b'1')] => (*digit == b'1', &[][..]),
+        [digit @ (b'0' | b'1'), b'.', decimals @ ..] => (*digit == b'1', decimals),
+        _ => return None,
+    };
+    let all_zero = decimals.iter().all(|digit| *digit == b'0');
+    let valid =
+        decimals.len() <= 3 && if one { all_zero } else { decimals.iter().all(u8::is_ascii_digit) };
+    valid.then_some(one || !all_zero)
+}
+
+/// Optional white space (RFC 9110 section 5.6.3).
+const OWS: [char; 2] = [' ', '\t'];
+
+fn trim(text: &str) -> &str {
+    text.trim_matches(OWS)
 }
 
 /// The parts of a list, as they stand between `separator`, but not between quotes.
@@ -93,7 +126,10 @@ mod tests {
             "application/vnd.ag-ui.event+proto;x=\";q=0\"",
             "application/vnd.ag-ui.event+proto, */*;q=0",
             ",,application/vnd.ag-ui.event+proto,",
-            "application/vnd.ag-ui.event+proto;q=nonsense",
+            "application/vnd.ag-ui.event+proto;v=\"1;q=0\";q=1.000",
+            "application/vnd.ag-ui.event+proto\t;\tq=1.",
+            "application/vnd.ag-ui.event+proto;q=0.5;ext=0",
+            "application/vnd.ag-ui.event+proto;q=2, application/vnd.ag-ui.event+proto;q=1",
             "application/x-ag-ui, application/vnd.ag-ui.event+proto",
         ] {
             assert_eq!(content_type(accept), PROTOBUF, "{accept}");
@@ -121,6 +157,40 @@ mod tests {
             "application/vnd.ag-ui.event+proto; q = 0",
         ] {
             assert_eq!(content_type(accept), SSE, "{accept}");
+        }
+    }
+
+    #[test]
+    fn an_entry_with_an_invalid_weight_is_ignored() {
+        for q in [
+            "q=\"0\"",
+            "q=\"1\"",
+            "q=2",
+            "q=.5",
+            "q=0.0001",
+            "q=1.001",
+            "q=-1",
+            "q=+1",
+            "q=1e0",
+            "q=nan",
+            "q=inf",
+            "q=nonsense",
+            "q=",
+            "q",
+            "q =1",
+            "q= 1",
+            "q=01",
+            "q=0,5",
+            "Q=1.0000",
+            "q=1;q=x",
+            "q=\u{661}",
+        ] {
+            let accept = format!("application/vnd.ag-ui.event+proto;v=1;{q}");
+            assert_eq!(content_type(&accept), SSE, "{accept}");
+            let accept = format!("application/x-ag-ui, {accept}");
+            assert_eq!(content_type(&accept), PROTOBUF_OLD, "{accept}");
+            let accept = format!("*/*;{q}");
+            assert_eq!(negotiate(&accept, true).content_type(), SSE, "{accept}");
         }
     }
 

@@ -3,25 +3,24 @@
 //! All `unsafe` that touches Python objects is in this file and `capi/`, so that the rest of the
 //! crate can deny it. Everything here takes and returns `PyO3`'s own pointer types.
 //!
-//! **Borrowed references.** [`DictIter`], [`dict_items`], [`list_item`] and [`list_items`] hand out
-//! references that the container owns. They stay valid as long as no Python code runs, since only
-//! Python code can change the container. Whoever calls something that may run Python takes a strong
-//! reference first (`to_owned`). On free-threaded builds the caller holds the container's critical
-//! section.
+//! References that a container owns are handed out by the walks of [`lent`] alone, which see to it
+//! that none is used after Python code has run.
 #![allow(unsafe_code)]
 
 mod call;
+mod lent;
 
-pub use call::{Arguments, Function, function};
+pub use call::{Arguments, Function, Method, function, method};
+#[cfg(debug_assertions)]
+pub use lent::epoch::count_frames;
+pub use lent::{Lent, walk, walk_all, walk_list};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
-use std::mem::MaybeUninit;
 use std::os::raw::c_int;
-#[cfg(target_arch = "x86_64")]
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The class of an object, as a number to compare or to look up.
@@ -60,6 +59,14 @@ exact!(is_exact_bool, PyBool_Type);
 pub fn exact_dict<'a, 'py>(obj: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyDict>> {
     // SAFETY: the type was just compared.
     is_exact_dict(obj).then(|| unsafe { obj.cast_unchecked() })
+}
+
+/// Whether nothing has an object but the container that it is in and `object` itself, so that
+/// nobody sees a change of it.
+#[inline]
+pub fn is_only_in_its_place(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == 2 }
 }
 
 /// The value of an object that is exactly a bool.
@@ -445,168 +452,20 @@ pub fn list_from<'py>(
     }
 }
 
-/// The items of a dict, in order. See the note on borrowed references at the top of the file.
-pub struct DictIter<'a, 'py> {
-    dict: &'a Bound<'py, PyDict>,
-    position: ffi::Py_ssize_t,
-    len: usize,
-    left: usize,
-}
-
-impl<'a, 'py> DictIter<'a, 'py> {
-    #[inline]
-    pub fn new(dict: &'a Bound<'py, PyDict>) -> Self {
-        let len = dict.len();
-        Self { dict, position: 0, len, left: len }
-    }
-
-    /// Whether the dict still has as many items as at the start. Python code that ran meanwhile
-    /// may have added or removed some; a walk that goes on then might never end.
-    #[inline]
-    pub fn unchanged(&self) -> bool {
-        self.dict.len() == self.len
-    }
-}
-
-impl<'a, 'py> Iterator for DictIter<'a, 'py> {
-    type Item = (Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        // Saves the last call, which would only say that there is no more.
-        self.left = self.left.checked_sub(1)?;
-        let mut key = MaybeUninit::uninit();
-        let mut value = MaybeUninit::uninit();
-        // SAFETY: the dict is alive. `PyDict_Next` checks the position against the dict as it is
-        // now, and unless it returns 0 sets both to references that the dict owns.
+/// The item of a list at `index`, if the list reaches there.
+#[inline]
+pub fn list_get<'py>(list: &Bound<'py, PyList>, index: usize) -> Option<Bound<'py, PyAny>> {
+    with_critical_section(list, || {
+        if index >= list.len() {
+            return None;
+        }
+        // SAFETY: the index was just checked, and nobody changes the list between that and here.
+        // A list owns its items; a strong reference is taken.
         unsafe {
-            let position = &raw mut self.position;
-            if dict_next(self.dict, position, key.as_mut_ptr(), value.as_mut_ptr()) == 0 {
-                return None;
-            }
-            let (key, value) = (key.assume_init(), value.assume_init());
-            std::hint::assert_unchecked(!key.is_null() && !value.is_null());
-            let py = self.dict.py();
-            Some((Borrowed::from_ptr(py, key), Borrowed::from_ptr(py, value)))
+            let item = ffi::PyList_GET_ITEM(list.as_ptr(), index.cast_signed());
+            Some(Bound::from_borrowed_ptr(list.py(), item))
         }
-    }
-}
-
-/// `PyDict_Next`. Before Python 3.13 it only calls a function that does the work, which the public
-/// headers declare as well: where Python is a shared library, the jump from the one to the other
-/// through its table is a fifth of the time. (On Windows there is no such table.)
-///
-/// # Safety
-/// As for `PyDict_Next`.
-#[inline]
-unsafe fn dict_next(
-    dict: &Bound<'_, PyDict>,
-    position: *mut ffi::Py_ssize_t,
-    key: *mut *mut ffi::PyObject,
-    value: *mut *mut ffi::PyObject,
-) -> c_int {
-    #[cfg(any(windows, Py_3_13))]
-    // SAFETY: the caller's.
-    unsafe {
-        ffi::PyDict_Next(dict.as_ptr(), position, key, value)
-    }
-    #[cfg(not(any(windows, Py_3_13)))]
-    {
-        unsafe extern "C" {
-            fn _PyDict_Next(
-                dict: *mut ffi::PyObject,
-                position: *mut ffi::Py_ssize_t,
-                key: *mut *mut ffi::PyObject,
-                value: *mut *mut ffi::PyObject,
-                hash: *mut ffi::Py_hash_t,
-            ) -> c_int;
-        }
-        // SAFETY: the caller's; the hash may be null.
-        unsafe { _PyDict_Next(dict.as_ptr(), position, key, value, std::ptr::null_mut()) }
-    }
-}
-
-/// Asks for the memory that holds the first items of a dict, which is to be read soon.
-#[inline]
-pub fn prefetch_items(object: &Bound<'_, PyAny>) {
-    #[cfg(target_arch = "x86_64")]
-    if is_exact_dict(object) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        const LINE: usize = 64;
-        // SAFETY: a dict has the field, which another thread may set meanwhile where there is no
-        // lock on the interpreter. What the address says is never read: a wrong one does no harm.
-        unsafe {
-            let keys = &raw mut (*object.as_ptr().cast::<ffi::PyDictObject>()).ma_keys;
-            let keys = AtomicPtr::from_ptr(keys).load(Ordering::Relaxed).cast::<i8>();
-            _mm_prefetch::<_MM_HINT_T0>(keys);
-            _mm_prefetch::<_MM_HINT_T0>(keys.wrapping_add(LINE));
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = object;
-}
-
-/// All items of a dict that has `N` of them.
-#[inline]
-pub fn dict_items<'a, 'py, const N: usize>(
-    dict: &'a Bound<'py, PyDict>,
-) -> Option<[(Borrowed<'a, 'py, PyAny>, Borrowed<'a, 'py, PyAny>); N]> {
-    if dict.len() != N {
-        return None;
-    }
-    let mut keys = [MaybeUninit::uninit(); N];
-    let mut values = [MaybeUninit::uninit(); N];
-    let mut position = 0;
-    // SAFETY: as for `DictIter`.
-    unsafe {
-        for (key, value) in keys.iter_mut().zip(&mut values) {
-            let (key, value) = (key.as_mut_ptr(), value.as_mut_ptr());
-            if dict_next(dict, &raw mut position, key, value) == 0 {
-                return None;
-            }
-        }
-        let item = |ptr: MaybeUninit<*mut ffi::PyObject>| {
-            let ptr = ptr.assume_init();
-            std::hint::assert_unchecked(!ptr.is_null());
-            Borrowed::from_ptr(dict.py(), ptr)
-        };
-        Some(std::array::from_fn(|at| (item(keys[at]), item(values[at]))))
-    }
-}
-
-/// The item of a list at `index`, if the list still reaches there.
-#[inline]
-pub fn list_item<'a, 'py>(
-    list: &'a Bound<'py, PyList>,
-    index: usize,
-) -> Option<Borrowed<'a, 'py, PyAny>> {
-    if index >= list.len() {
-        return None;
-    }
-    // SAFETY: the index was just checked; a list owns its items.
-    unsafe {
-        let item = ffi::PyList_GET_ITEM(list.as_ptr(), index.cast_signed());
-        Some(Borrowed::from_ptr(list.py(), item))
-    }
-}
-
-/// The items of a list from `index` on, if it reaches there. See the note on borrowed references at
-/// the top of the file. What C code has not set yet, in a list that it is making, is `None`.
-#[inline]
-pub fn list_items<'a, 'py>(
-    list: &'a Bound<'py, PyList>,
-    index: usize,
-) -> &'a [Option<Borrowed<'a, 'py, PyAny>>] {
-    let len = list.len();
-    if index >= len {
-        return &[];
-    }
-    // SAFETY: a list that is not empty has an array of `len` pointers, null or to objects that it
-    // owns. `Borrowed` is a pointer that is not null, and so an `Option` of it is one that may be.
-    unsafe {
-        let items = (*list.as_ptr().cast::<ffi::PyListObject>()).ob_item;
-        std::slice::from_raw_parts(items.add(index).cast(), len - index)
-    }
+    })
 }
 
 /// A list of one object.
@@ -699,24 +558,4 @@ pub fn new_model<'py>(
         }
         Ok(model)
     }
-}
-
-/// A callable that binds like a Python function when it is stored on a class: a builtin does
-/// not, and a wrapper in Python would cost a frame on each call.
-pub fn instance_method<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: part of CPython's public API since 3.0; returns a new reference or null.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), PyInstanceMethod_New(function.as_ptr())) }
-}
-
-/// What `PyO3` does not declare, on Windows from the DLL that the build script names.
-macro_rules! import {
-    (from $($dll:literal)*; $import:item) => {
-        $(#[cfg_attr(python_dll = $dll, link(name = $dll, kind = "raw-dylib"))])*
-        unsafe extern "C" { $import }
-    };
-}
-import! {
-    from "python310" "python311" "python312" "python313" "python313t" "python314" "python314t"
-        "python315" "python315t";
-    fn PyInstanceMethod_New(function: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }

@@ -1,19 +1,35 @@
 //! The decoder that Python sees: bytes in any pieces to events.
 
+use pyo3::Borrowed;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 use pyo3::{PyTraverseError, PyVisit, intern};
+use std::borrow::Cow;
 
 use crate::accept::{PROTOBUF, PROTOBUF_OLD, SSE};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::{AGUIError, DecodeFault, Fault, NoEvent, Refused, Step};
+use crate::errors::{
+    AGUIError, DecodeFault, Fault, NoEvent, Refused, Step, exclusive, shared, shown,
+};
 use crate::event::Spelling;
-use crate::input::{Callback, with_bytes};
+use crate::input::{Callback, str_argument, with_bytes};
 use crate::json::{Decoded, LineTooLong, Lines, Loan, Tools, decode};
 use crate::proto::{self, Broken, Frames};
 use crate::sse::parse::{Parser, Rest, TooLarge};
+
+/// The argument, whose name is in the error if it is not a str.
+struct ContentType<'a>(Cow<'a, str>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for ContentType<'a> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let text = str_argument("content_type", &object)?.to_string_lossy().into_owned();
+        Ok(Self(text.into()))
+    }
+}
 
 /// How events stand in the stream.
 enum Transport {
@@ -33,6 +49,14 @@ impl Transport {
                 Some(Self::JsonLines(Lines::new(limit)))
             }
             _ => None,
+        }
+    }
+
+    fn content_type(&self) -> &'static str {
+        match self {
+            Self::Sse(_) => SSE,
+            Self::JsonLines(_) => "application/x-ndjson",
+            Self::Protobuf(_) => PROTOBUF,
         }
     }
 }
@@ -318,16 +342,22 @@ impl From<PyErr> for Halt {
 #[pymethods]
 impl EventDecoder {
     #[new]
-    #[pyo3(signature = (content_type="text/event-stream", *, as_dict=false, max_event_bytes=10_485_760, on_unknown="forward", on_deviation=None, allow_done=false))]
+    #[pyo3(
+        signature = (content_type=ContentType(SSE.into()), *, as_dict=false,
+            max_event_bytes=10_485_760, on_unknown="forward", on_deviation=None, allow_done=false),
+        text_signature = "(content_type='text/event-stream', *, as_dict=False, \
+            max_event_bytes=10485760, on_unknown='forward', on_deviation=None, allow_done=False)"
+    )]
     fn new(
-        content_type: &str,
+        content_type: ContentType<'_>,
         as_dict: bool,
         max_event_bytes: usize,
         on_unknown: &str,
         on_deviation: Option<Callback>,
         allow_done: bool,
     ) -> PyResult<Self> {
-        let Some(transport) = Transport::of(content_type, max_event_bytes) else {
+        let ContentType(content_type) = content_type;
+        let Some(transport) = Transport::of(&content_type, max_event_bytes) else {
             let reason = format!("no AG-UI stream has the content type {content_type:?}");
             return Err(AGUIError::new_err(reason));
         };
@@ -358,15 +388,16 @@ impl EventDecoder {
     ///     AGUIError: If the decoder has been closed.
     #[pyo3(signature = (chunk, /))]
     pub fn feed<'py>(
-        &mut self,
+        slf: &Bound<'py, Self>,
         py: Python<'py>,
         chunk: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        if self.closed {
-            return Err(self.closed_error(py));
+        let mut this = exclusive(slf)?;
+        if this.closed {
+            return Err(this.closed_error(py));
         }
         with_bytes(chunk, |chunk| {
-            self.deliver(py, |decoder, events| {
+            this.deliver(py, |decoder, events| {
                 decoder.read(events, |transport, position, sink| match transport {
                     Transport::Sse(parser) => parser
                         .feed(chunk, |frame| sink.json(frame.data, frame.offset, frame.contiguous)),
@@ -403,8 +434,9 @@ impl EventDecoder {
     /// Raises:
     ///     TruncatedStreamError: If the stream ended inside an event.
     ///     DecodeError: As by ``feed``, for the last event, or for one before.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.deliver(py, |decoder, events| {
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        this.deliver(py, |decoder, events| {
             if std::mem::replace(&mut decoder.closed, true) {
                 return Ok(());
             }
@@ -435,10 +467,24 @@ impl EventDecoder {
         })
     }
 
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            let state = match (&this.failed, this.closed) {
+                (Some(_), _) => " failed",
+                (None, true) => " closed",
+                (None, false) => "",
+            };
+            let (content_type, count, bytes) =
+                (this.transport.content_type(), this.count, this.position);
+            format!("<EventDecoder {content_type} events={count} bytes={bytes}{state}>")
+        })
+    }
+
     /// The error that the next call will raise, if reading has failed; else None.
     #[getter]
-    pub fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.failed.as_ref().map(|failed| failed.clone_ref(py))
+    pub fn error(slf: &Bound<'_, Self>, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let this = shared(slf)?;
+        Ok(this.failed.as_ref().map(|failed| failed.clone_ref(py)))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

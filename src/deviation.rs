@@ -19,7 +19,10 @@ use crate::input::Callback;
 /// ``protocol_version`` (a peer that declares a newer or an unreadable one); ``legacy`` (a retired
 /// shape was converted), ``legacy_loss`` (which lost something), ``legacy_kept`` (which could not be
 /// converted), ``minted_id`` (an id that no producer wrote); ``downgrade_loss`` (what an older peer
-/// cannot be sent); ``overwritten`` (a chunk's property that its opener already has); ``done`` (a
+/// cannot be sent); ``spelling`` (fields under their Python names); ``repair`` (an end that a producer
+/// forgot, or one too many) and ``repair_loss`` (an event out of place, dropped with what it says);
+/// ``inexact_number`` (what the protobuf wire makes of a number that it cannot carry);
+/// ``overwritten`` (a chunk's property that its opener already has); ``done`` (a
 /// ``[DONE]`` where an event should be). The reducer adds its own.
 #[pyclass(module = "agui_codec", frozen, eq, hash, get_all)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +87,11 @@ pub struct Reporter {
 impl Reporter {
     pub fn new(on_deviation: Option<Callback>) -> Self {
         Self { on_deviation: on_deviation.map(Py::from) }
+    }
+
+    /// To a callable of the user's that has been looked at already.
+    pub fn to(on_deviation: Option<&Bound<'_, PyAny>>) -> Self {
+        Self { on_deviation: on_deviation.map(|call| call.clone().unbind()) }
     }
 
     /// Reports one. What `on_deviation` raises comes through: that is how a user refuses what the

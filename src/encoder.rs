@@ -1,17 +1,22 @@
 //! The encoder that Python sees.
 
+mod installed;
+
+pub use installed::{patches, set_installed};
+
+use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
 use crate::accept::{Format, negotiate};
 use crate::capi;
-use crate::input::Callback;
-use crate::json::{Options, Writer, write_event, write_model};
+use crate::errors::class_name;
+use crate::input::{Callback, str_argument};
+use crate::json::{Options, Writer, write_event};
 use crate::{proto, sse};
 
 thread_local! {
@@ -49,31 +54,100 @@ fn to_str<'py>(py: Python<'py>, writer: &Writer) -> PyResult<Bound<'py, PyAny>> 
     }
 }
 
+/// What an encoder was asked for.
 #[derive(Default)]
 struct Settings {
     accept: Option<String>,
     default: Option<Py<PyAny>>,
-    drop_raw_event: bool,
-    protobuf_on_wildcard: bool,
+    on_deviation: Option<Py<PyAny>>,
+    flags: Flags,
     /// What `accept` came to.
     format: Format,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    drop_raw_event: bool,
+    protobuf_on_wildcard: bool,
+    exact_integers: bool,
 }
 
 static DEFAULTS: Settings = Settings {
     accept: None,
     default: None,
-    drop_raw_event: false,
-    protobuf_on_wildcard: false,
+    on_deviation: None,
+    flags: Flags { drop_raw_event: false, protobuf_on_wildcard: false, exact_integers: false },
     format: Format::Sse,
 };
 
 impl Settings {
     #[inline]
     fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
+        let bound = |hook: &Option<Py<PyAny>>| hook.as_ref().map(|hook| hook.bind(py).clone());
         Options {
-            default: self.default.as_ref().map(|default| default.bind(py).clone()),
-            drop_raw_event: self.drop_raw_event,
+            default: bound(&self.default),
+            on_deviation: bound(&self.on_deviation),
+            drop_raw_event: self.flags.drop_raw_event,
+            exact_integers: self.flags.exact_integers,
         }
+    }
+
+    #[inline]
+    fn encode<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.format {
+            Format::Sse => self.encode_sse(event),
+            Format::Protobuf(_) => Ok(self.encode_protobuf(event)?.into_any()),
+        }
+    }
+
+    #[inline]
+    fn encode_sse<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = event.py();
+        let options = self.options(py);
+        with_writer(|writer| push_sse(writer, event, &options), |writer| to_str(py, writer))
+    }
+
+    #[inline]
+    fn encode_binary<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let py = event.py();
+        match self.format {
+            Format::Sse => with_writer(
+                |writer| push_sse(writer, event, &self.options(py)),
+                |writer| Ok(PyBytes::new(py, &writer.bytes)),
+            ),
+            Format::Protobuf(_) => self.encode_protobuf(event),
+        }
+    }
+
+    #[inline]
+    fn encode_protobuf<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        proto::encode(event.py(), event, &self.options(event.py()), true)
+    }
+
+    fn encode_many<'py>(&self, events: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let py = events.py();
+        let options = self.options(py);
+        with_writer(
+            |writer| {
+                let events = events.try_iter().map_err(|error| {
+                    let class = class_name(events);
+                    let named = format!("events must be an iterable of events, not {class}");
+                    let named = PyTypeError::new_err(named);
+                    named.set_cause(py, Some(error));
+                    named
+                })?;
+                for event in events {
+                    match self.format {
+                        Format::Sse => push_sse(writer, &event?, &options)?,
+                        Format::Protobuf(_) => {
+                            proto::push_frame(py, &event?, &options, &mut writer.bytes)?;
+                        }
+                    }
+                }
+                Ok(())
+            },
+            |writer| Ok(PyBytes::new(py, &writer.bytes)),
+        )
     }
 }
 
@@ -104,11 +178,6 @@ fn push_sse<'py>(
     Ok(())
 }
 
-#[inline]
-fn sse_str<'py>(event: &Bound<'py, PyAny>, options: &Options<'py>) -> PyResult<Bound<'py, PyAny>> {
-    with_writer(|writer| push_sse(writer, event, options), |writer| to_str(event.py(), writer))
-}
-
 #[pymethods]
 impl EventEncoder {
     #[new]
@@ -118,7 +187,8 @@ impl EventEncoder {
     }
 
     #[pyo3(signature = (
-        accept=None, *, default=None, drop_raw_event=false, protobuf_on_wildcard=false
+        accept=None, *, default=None, drop_raw_event=false, protobuf_on_wildcard=false,
+        exact_integers=false, on_deviation=None
     ))]
     fn __init__(
         &self,
@@ -126,34 +196,63 @@ impl EventEncoder {
         default: Option<Callback>,
         drop_raw_event: bool,
         protobuf_on_wildcard: bool,
-    ) {
-        // The official encoder takes no notice of the argument; what is no header asks nothing.
-        let accept: Option<String> = accept.and_then(|accept| accept.extract().ok());
+        exact_integers: bool,
+        on_deviation: Option<Callback>,
+    ) -> PyResult<()> {
+        let accept = accept.map(|accept| str_argument("accept", accept)).transpose()?;
+        let accept = accept.map(|accept| accept.to_string_lossy().into_owned());
         let format =
             accept.as_deref().map_or(Format::Sse, |accept| negotiate(accept, protobuf_on_wildcard));
-        let default = default.map(Py::from);
-        let settings = Settings { accept, default, drop_raw_event, protobuf_on_wildcard, format };
+        let (default, on_deviation) = (default.map(Py::from), on_deviation.map(Py::from));
+        let flags = Flags { drop_raw_event, protobuf_on_wildcard, exact_integers };
         // A second call of `__init__` changes nothing.
-        let _ = self.settings.set(settings);
+        let _ = self.settings.set(Settings { accept, default, on_deviation, flags, format });
+        Ok(())
     }
 
     /// The arguments of `__init__`, for copying and pickling.
     #[getter]
     fn _settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Settings { accept, default, drop_raw_event, protobuf_on_wildcard, format: _ } =
-            self.settings();
+        let Settings { accept, default, on_deviation, flags, format: _ } = self.settings();
         let settings = PyDict::new(py);
         settings.set_item(intern!(py, "accept"), accept)?;
         settings.set_item(intern!(py, "default"), default)?;
-        settings.set_item(intern!(py, "drop_raw_event"), drop_raw_event)?;
-        settings.set_item(intern!(py, "protobuf_on_wildcard"), protobuf_on_wildcard)?;
+        settings.set_item(intern!(py, "drop_raw_event"), flags.drop_raw_event)?;
+        settings.set_item(intern!(py, "protobuf_on_wildcard"), flags.protobuf_on_wildcard)?;
+        settings.set_item(intern!(py, "exact_integers"), flags.exact_integers)?;
+        settings.set_item(intern!(py, "on_deviation"), on_deviation)?;
         Ok(settings)
     }
 
-    /// A `default` hook that refers to its encoder makes a cycle. The hook's end of it is cleared
-    /// by its owner.
+    /// The arguments that are not the defaults.
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let py = slf.py();
+        let Settings { accept, default, on_deviation, flags, format: _ } = slf.get().settings();
+        let mut given = Vec::new();
+        if let Some(accept) = accept {
+            given.push(PyString::new(py, accept).repr()?.to_string());
+        }
+        let flags = [
+            ("drop_raw_event", flags.drop_raw_event),
+            ("protobuf_on_wildcard", flags.protobuf_on_wildcard),
+            ("exact_integers", flags.exact_integers),
+        ];
+        for (name, _) in flags.iter().filter(|(_, set)| *set) {
+            given.push(format!("{name}=True"));
+        }
+        for (name, hook) in [("default", default), ("on_deviation", on_deviation)] {
+            if let Some(hook) = hook {
+                given.push(format!("{name}={}", hook.bind(py).repr()?));
+            }
+        }
+        Ok(format!("{}({})", slf.get_type().name()?, given.join(", ")))
+    }
+
+    /// A hook that refers to its encoder makes a cycle. The hook's end of it is cleared by its owner.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.settings().default.as_ref().map_or(Ok(()), |default| visit.call(default))
+        let Settings { default, on_deviation, .. } = self.settings();
+        visit.call(default)?;
+        visit.call(on_deviation)
     }
 
     /// The content type of what `encode` gives: ``text/event-stream``, or the protobuf media type
@@ -172,16 +271,8 @@ impl EventEncoder {
     ///     EncodeError: If it is neither, or cannot be written. (Of a model that JSON cannot carry,
     ///         pydantic's own error.)
     #[pyo3(signature = (event))]
-    fn encode<'py>(
-        &self,
-        py: Python<'py>,
-        event: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let settings = self.settings();
-        match settings.format {
-            Format::Sse => sse_str(event, &settings.options(py)),
-            Format::Protobuf(_) => Ok(self.encode_protobuf(py, event)?.into_any()),
-        }
+    fn encode<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.settings().encode(event)
     }
 
     /// One event as the text of an SSE frame, whatever was negotiated.
@@ -189,22 +280,14 @@ impl EventEncoder {
     /// Raises:
     ///     EncodeError: As `encode`.
     #[pyo3(signature = (event))]
-    fn encode_sse<'py>(
-        &self,
-        py: Python<'py>,
-        event: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        sse_str(event, &self.settings().options(py))
+    fn encode_sse<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.settings().encode_sse(event)
     }
 
     /// What the official `encode` calls; subclasses of it override this.
     #[pyo3(signature = (event))]
-    fn _encode_sse<'py>(
-        &self,
-        py: Python<'py>,
-        event: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.encode_sse(py, event)
+    fn _encode_sse<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.settings().encode_sse(event)
     }
 
     /// One event in the negotiated format, always as bytes.
@@ -212,19 +295,8 @@ impl EventEncoder {
     /// Raises:
     ///     EncodeError: As `encode`.
     #[pyo3(signature = (event))]
-    fn encode_binary<'py>(
-        &self,
-        py: Python<'py>,
-        event: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let settings = self.settings();
-        match settings.format {
-            Format::Sse => with_writer(
-                |writer| push_sse(writer, event, &settings.options(py)),
-                |writer| Ok(PyBytes::new(py, &writer.bytes)),
-            ),
-            Format::Protobuf(_) => self.encode_protobuf(py, event),
-        }
+    fn encode_binary<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        self.settings().encode_binary(event)
     }
 
     /// One event as a protobuf frame, whatever was negotiated: its length as four bytes,
@@ -234,12 +306,8 @@ impl EventEncoder {
     ///     EncodeError: For what is no event, and for what the protobuf wire cannot carry; see
     ///         :func:`agui_codec.proto.encode`.
     #[pyo3(signature = (event))]
-    fn encode_protobuf<'py>(
-        &self,
-        py: Python<'py>,
-        event: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        proto::encode(py, event, &self.settings().options(py), true)
+    fn encode_protobuf<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        self.settings().encode_protobuf(event)
     }
 
     /// Events in the negotiated format, one frame behind the other.
@@ -250,27 +318,8 @@ impl EventEncoder {
     /// Raises:
     ///     EncodeError: As `encode`; then nothing is returned.
     #[pyo3(signature = (events))]
-    fn encode_many<'py>(
-        &self,
-        py: Python<'py>,
-        events: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let settings = self.settings();
-        let options = settings.options(py);
-        with_writer(
-            |writer| {
-                for event in events.try_iter()? {
-                    match settings.format {
-                        Format::Sse => push_sse(writer, &event?, &options)?,
-                        Format::Protobuf(_) => {
-                            proto::push_frame(py, &event?, &options, &mut writer.bytes)?;
-                        }
-                    }
-                }
-                Ok(())
-            },
-            |writer| Ok(PyBytes::new(py, &writer.bytes)),
-        )
+    fn encode_many<'py>(&self, events: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        self.settings().encode_many(events)
     }
 }
 
@@ -298,65 +347,4 @@ pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Boun
         |writer| write_event(writer, event, &Options::default()),
         |writer| Ok(PyBytes::new(py, &writer.bytes)),
     )
-}
-
-/// `encode` of the official class, once `install()` has put it there. The instance holds the
-/// encoder that does the work, unless it was made before: then the defaults hold.
-#[pyfunction]
-#[pyo3(signature = (encoder, event))]
-pub fn official_encode<'py>(
-    py: Python<'py>,
-    encoder: &Bound<'py, PyAny>,
-    event: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    static OFFICIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let official = OFFICIAL.import(py, "ag_ui.encoder", "EventEncoder")?;
-    if capi::type_key(encoder) != capi::class_key(official) {
-        // A subclass may do its own framing there, which the official `encode` would use.
-        let name = intern!(py, "_encode_sse");
-        if !encoder.get_type().getattr(name)?.is(&official.getattr(name)?) {
-            return encoder.call_method1(name, (event,));
-        }
-    }
-    let ours = capi::instance_dict(encoder)
-        .and_then(|attributes| capi::dict_get(&attributes, intern!(py, "_agui_codec")));
-    if let Some(ours) = ours {
-        return ours.cast::<EventEncoder>()?.get().encode(py, event);
-    }
-    sse_str(event, &Options::default())
-}
-
-/// `BaseModel.model_dump_json` of the SDK's events. With exactly `by_alias=True` it is ours.
-#[pyfunction]
-#[pyo3(signature = (event, /, *args, **kwargs))]
-pub fn model_dump_json<'py>(
-    event: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = event.py();
-    if let Some(kwargs) = kwargs
-        && args.is_empty()
-        && kwargs.len() == 1
-        && let Some(by_alias) = kwargs.get_item(intern!(py, "by_alias"))?
-        && by_alias.is(PyBool::new(py, true))
-    {
-        let mut text = None;
-        with_writer(
-            |writer| {
-                if write_model(writer, event) {
-                    text = Some(to_str(py, writer)?);
-                }
-                Ok(())
-            },
-            |_| Ok(()),
-        )?;
-        if let Some(text) = text {
-            return Ok(text);
-        }
-    }
-    let official = crate::event::model_dump_json(py)?;
-    let mut all = vec![event.clone()];
-    all.extend(args.iter());
-    official.call(PyTuple::new(py, all)?, kwargs)
 }

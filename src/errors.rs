@@ -1,9 +1,11 @@
 //! The exception tree that Python sees, and the errors inside the crate that become it.
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::pyclass::boolean_struct::False;
+use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::{PyClass, PyRef, PyRefMut};
 use std::fmt::Write;
 
 create_exception!(
@@ -41,6 +43,73 @@ create_exception!(
      expected: what would have been right.\n    \
      reason: what is wrong, without the rest."
 );
+
+create_exception!(
+    agui_codec,
+    ConcurrentUseError,
+    AGUIError,
+    "An object for one stream that was called while another call of it was running: by another \
+     thread, or by a callback of its own."
+);
+
+/// An object that keeps a stream's state, for one call alone.
+#[inline]
+pub fn exclusive<'py, T: PyClass<Frozen = False>>(
+    object: &Bound<'py, T>,
+) -> PyResult<PyRefMut<'py, T>> {
+    object.try_borrow_mut().map_err(|_| in_use(object.as_any()))
+}
+
+/// The same for a call that changes nothing.
+#[inline]
+pub fn shared<'py, T: PyClass>(object: &Bound<'py, T>) -> PyResult<PyRef<'py, T>> {
+    object.try_borrow().map_err(|_| in_use(object.as_any()))
+}
+
+/// The repr of such an object, also while it is in use.
+#[cold]
+pub fn shown<T: PyClass>(object: &Bound<'_, T>, show: impl FnOnce(&T) -> String) -> String {
+    match object.try_borrow() {
+        Ok(object) => show(&object),
+        Err(_) => format!("<{} in use>", class_name(object.as_any())),
+    }
+}
+
+#[cold]
+fn in_use(object: &Bound<'_, PyAny>) -> PyErr {
+    let class = class_name(object);
+    ConcurrentUseError::new_err(format!(
+        "this {class} is in use by another thread, or by the call that called back: \
+         each stream needs a {class} of its own"
+    ))
+}
+
+/// The AGUIError for an object that is not an event: neither an event model nor a dict with a type.
+#[cold]
+pub fn not_an_event(object: &Bound<'_, PyAny>) -> PyErr {
+    AGUIError::new_err(not_an_event_reason(object))
+}
+
+/// What [`not_an_event`] says.
+#[cold]
+pub fn not_an_event_reason(object: &Bound<'_, PyAny>) -> String {
+    if let Ok(dict) = object.cast::<PyDict>() {
+        return match dict.get_item("type").ok().flatten() {
+            None => "missing \"type\"".to_owned(),
+            Some(other) => format!("\"type\" must be a string, not {}", class_name(&other)),
+        };
+    }
+    match object.cast::<PyType>().map(PyTypeMethods::name) {
+        Ok(Ok(name)) => format!("not an AG-UI event: the class {name}, not an instance of it"),
+        _ => format!("not an AG-UI event: {}", class_name(object)),
+    }
+}
+
+/// The name of an object's class.
+#[cold]
+pub fn class_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
 
 /// What is wrong with an event where it stands.
 pub struct Violation {
@@ -168,9 +237,14 @@ impl Fault {
         path(&self.steps)
     }
 
-    /// The EncodeError that says so.
+    /// The EncodeError that says so; or the cause itself, if it is one that interrupts the program.
     #[cold]
     pub fn into_encode_error(self, py: Python<'_>) -> PyErr {
+        if let Some(cause) = &self.cause
+            && !cause.is_instance_of::<PyException>(py)
+        {
+            return cause.clone_ref(py);
+        }
         let path = self.path();
         let message =
             if path.is_empty() { self.reason } else { format!("{path}: {}", self.reason) };
@@ -293,6 +367,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         enforcement.setattr(attribute, py.None())?;
     }
     module.add("EnforcementError", enforcement)?;
+    module.add("ConcurrentUseError", py.get_type::<ConcurrentUseError>())?;
     let sequence = py.get_type::<SequenceError>();
     sequence.setattr("event_index", 0)?;
     sequence.setattr("event_type", py.None())?;

@@ -4,8 +4,9 @@ use pyo3::Borrowed;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 
+use crate::errors::class_name;
 use crate::json::type_name;
 
 /// A hook of the user's. That it can be called is seen when it is given, not when it is needed.
@@ -26,6 +27,16 @@ impl From<Callback> for Py<PyAny> {
     fn from(Callback(callback): Callback) -> Self {
         callback
     }
+}
+
+/// An argument that has to be a str, with its name in the error if it is not.
+pub fn str_argument<'a, 'py>(
+    name: &str,
+    value: &'a Bound<'py, PyAny>,
+) -> PyResult<&'a Bound<'py, PyString>> {
+    value.cast().map_err(|_| {
+        PyTypeError::new_err(format!("{name} must be a str, not {}", class_name(value)))
+    })
 }
 
 /// Calls `read` with the bytes of a `bytes`, `bytearray` or `memoryview`. All but `bytes` are

@@ -21,9 +21,9 @@ pub use proto::fuzz::decode_any as fuzz_proto_decode;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
-    use pyo3::types::PyString;
+    #[cfg(debug_assertions)]
+    use pyo3::types::PyDict;
 
-    use super::encoder::{model_dump_json, official_encode};
     use super::event::build::MakeEvent;
 
     #[pymodule_export]
@@ -31,7 +31,7 @@ mod _native {
     #[pymodule_export]
     use super::deviation::Deviation;
     #[pymodule_export]
-    use super::encoder::{EventEncoder, to_json};
+    use super::encoder::{EventEncoder, patches, set_installed, to_json};
     #[pymodule_export]
     use super::proto::{FrameReader, proto_decode, proto_encode};
     #[pymodule_export]
@@ -59,21 +59,29 @@ mod _native {
         super::event::registry().unlearned(py)
     }
 
+    /// Uses a reference that a dict lends after a call of Python code, as nothing may: the tests
+    /// of builds with debug assertions see that it is noticed.
+    #[cfg(debug_assertions)]
+    #[pyfunction]
+    fn use_lent_after_call(dict: &Bound<'_, PyDict>, callable: &Bound<'_, PyAny>) -> PyResult<()> {
+        super::capi::walk(dict, |mut items| {
+            let entry = items.next();
+            callable.call0()?;
+            entry.map(|(_, value)| value.own());
+            Ok(())
+        })
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        #[cfg(debug_assertions)]
+        super::capi::count_frames();
         super::event::Registry::fill(module.py())?;
         super::json::compare_floats(module.py())?;
         super::errors::add_to(module)?;
         module.add("make_event", super::capi::function::<MakeEvent>(module)?)?;
         // The version of the crate, and so of the package.
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        let dump = wrap_pyfunction!(model_dump_json, module)?;
-        super::event::set_our_model_dump_json(&dump);
-        // These two are put on classes by `install()`.
-        for function in [dump, wrap_pyfunction!(official_encode, module)?] {
-            let name = function.getattr("__name__")?.cast_into::<PyString>()?;
-            module.add(name, super::capi::instance_method(&function)?)?;
-        }
         Ok(())
     }
 }

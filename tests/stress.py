@@ -37,7 +37,6 @@ import tempfile
 import threading
 import time
 import traceback
-import types
 import warnings
 import zlib
 from collections import Counter
@@ -454,7 +453,12 @@ class World:
                 case 2:
                     kind, middle, more = "REASONING_MESSAGE", "CONTENT", {"role": "reasoning"}
                 case 3:
-                    kind, middle, more, key = "TOOL_CALL", "ARGS", {"toolCallName": "f"}, "toolCallId"
+                    kind, middle, more, key = (
+                        "TOOL_CALL",
+                        "ARGS",
+                        {"toolCallName": "f"},
+                        "toolCallId",
+                    )
                 case 4:
                     kind = r.choice(["TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "STATE_DELTA"])
                     wires.append(self.wire(kind))
@@ -582,8 +586,11 @@ class World:
             if isinstance(document, dict) and document and r.random() < 0.8:
                 key = r.choice(list(dict.keys(document)))
                 document = dict.get(document, key)
-                path += "/" + str.__str__(key).replace("~", "~0").replace("/", "~1") \
-                    if isinstance(key, str) else "/5"
+                path += (
+                    "/" + str.__str__(key).replace("~", "~0").replace("/", "~1")
+                    if isinstance(key, str)
+                    else "/5"
+                )
             elif isinstance(document, list) and document and r.random() < 0.8:
                 index = r.randrange(len(document))
                 document = list.__getitem__(document, index)
@@ -776,8 +783,12 @@ def make_event(w: World) -> None:
     wire = w.plant(w.wire())
     cls = w.random.choice([*EVENT_CLASSES, *SUBCLASSES, *MODELS, dict, int, Thing])
     if w.chance(0.7):
-        cls = CLASSES.get(str.__str__(wire["type"]) if isinstance(wire, dict) and
-                          isinstance(wire.get("type"), str) else "", cls)
+        cls = CLASSES.get(
+            str.__str__(wire["type"])
+            if isinstance(wire, dict) and isinstance(wire.get("type"), str)
+            else "",
+            cls,
+        )
     names = {field.alias or name: name for name, field in getattr(cls, "model_fields", {}).items()}
     if isinstance(wire, dict):
         fields = {names.get(key, key): value for key, value in dict.items(wire)}
@@ -966,7 +977,9 @@ def reduce(w: World) -> None:
                 w.call(
                     reducer.next_input,
                     w.plant("r2"),
-                    resume=w.plant([{"interruptId": "i", "payload": {}}]) if w.chance(0.3) else None,
+                    resume=w.plant([{"interruptId": "i", "payload": {}}])
+                    if w.chance(0.3)
+                    else None,
                     tools=w.plant([{"name": "t", "description": "d", "parameters": {}}]),
                     context=w.plant([]),
                     forwarded_props=w.plant({"a": 1}),
@@ -1152,7 +1165,8 @@ def anything(w: World) -> None:
     def argument() -> Any:
         makers = [
             w.event, w.stream, w.document, w.small, w.hook, lambda: "r",
-            lambda: w.bytes(SSE), lambda: w.random.choice(LEAVES)(r), lambda: w.plant(w.maker.json(3)),
+            lambda: w.bytes(SSE), lambda: w.random.choice(LEAVES)(r),
+            lambda: w.plant(w.maker.json(3)),
             lambda: r.choice(CONTENT_TYPES), lambda: r.choice(EVENT_CLASSES), lambda: -1,
         ]  # fmt: skip
         return r.choice(makers)()
@@ -1200,7 +1214,9 @@ def torn(w: World) -> None:
                 check(json.loads(text[6:]) if text else None)
             case 9:
                 data = w.judged(lambda: proto.encode(event))
-                check(w.judged(lambda: proto.decode(data, as_dict=True)) if data else None)
+                check(
+                    w.judged(lambda data=data: proto.decode(data, as_dict=True)) if data else None
+                )
             case 10:
                 given = w.judged(lambda: agui_codec.EventEnforcer().feed(event))
                 check(copy_of((given or [None])[0]))
@@ -1227,8 +1243,8 @@ def torn(w: World) -> None:
                 w.judged(lambda: agui_codec.create_patch(document, raw))
             case 15:
                 reducer = agui_codec.EventReducer(state=document, as_dict=True)
-                w.judged(lambda: reducer.apply(event))
-                w.judged(lambda: reducer.messages)
+                w.judged(lambda reducer=reducer: reducer.apply(event))
+                w.judged(lambda reducer=reducer: reducer.messages)
             case _:
                 if len(document["list"]) > 50:
                     del document["list"][:]
@@ -1244,7 +1260,10 @@ def planted(fault: str) -> Callable[[World], None]:
             os.kill(os.getpid(), signal.SIGSEGV)
         if fault == "hang":
             threading.Event().wait()
-        w.call(exec, "raise KeyError('planted')" if fault == "raise" else "raise SystemError('planted')")
+        w.call(
+            exec,
+            "raise KeyError('planted')" if fault == "raise" else "raise SystemError('planted')",
+        )
 
     return planted
 
@@ -1406,7 +1425,11 @@ def main() -> int:
         path = os.path.join(folder, "log")
         log = Log(path, args.threads, create=True)
         command = [sys.executable, "-X", "faulthandler", *sys.argv, "--child", path]
-        environment = {"RUST_BACKTRACE": "0", **os.environ, "PYTHONHASHSEED": str(args.seed % 2**32)}
+        environment = {
+            "RUST_BACKTRACE": "0",
+            **os.environ,
+            "PYTHONHASHSEED": str(args.seed % 2**32),
+        }
         process = subprocess.Popen(command, env=environment, cwd=os.getcwd())
         seen, since, hung = b"", time.monotonic(), False
         while True:

@@ -13,7 +13,7 @@ pytest.importorskip("rich")
 
 from click.testing import CliRunner, Result
 
-from agui_codec import _commands
+from agui_codec.cli import commands
 from conftest import corpus_files
 from streams import Event, run
 
@@ -22,7 +22,7 @@ def verify(events: list[Event] | bytes, *options: str) -> Result:
     data = events
     if not isinstance(data, bytes):
         data = b"".join(json.dumps(event).encode() + b"\n" for event in data)
-    return CliRunner().invoke(_commands.cli, ["verify", "-", *options], input=data)
+    return CliRunner().invoke(commands.cli, ["verify", "-", *options], input=data)
 
 
 def verdict(events: list[Event] | bytes) -> tuple[int, Any]:
@@ -56,7 +56,7 @@ def test_an_event_out_of_place() -> None:
         # Of the file, though the chunk before it has become two events.
         "index": 2,
         "line": 3,
-        "event_type": "TEXT_MESSAGE_END",
+        "eventType": "TEXT_MESSAGE_END",
         "id": "m",
         "path": None,
         "reason": "no text message 'm' is open",
@@ -101,7 +101,7 @@ def test_what_is_no_event_stream() -> None:
     assert "type" in result.stderr
     assert verify(b"hello\n").exit_code == 1
     assert verify(b'{"type":"RAW","event":1').stderr.startswith(
-        "Error: line 1: event 0: the stream"
+        "Error: stdin: event 0 (line 1): the stream"
     )
     # As JSON it is a verdict like any other.
     status, said = verdict(

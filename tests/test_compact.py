@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from ag_ui.core import Event
+from ag_ui.core import Event, TextMessageContentEvent
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -304,6 +304,125 @@ def test_a_start_of_what_is_open() -> None:
     assert lawful(events) == events
 
 
+class Evil(str):
+    """An id that is equal to nothing, itself included."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = str.__hash__
+
+
+def test_ids_count_by_their_text() -> None:
+    opened = [call("c"), call("c", parentMessageId="m"), args("a", "c"), args("b", "c")]
+    closing = [
+        call_end("c"),
+        event("ACTIVITY_SNAPSHOT", messageId="m", activityType="t", content={}),
+    ]
+    events = [*opened, *closing]
+    keys = ("toolCallId", "parentMessageId", "messageId")
+    evil = [
+        {key: Evil(value) if key in keys else value for key, value in one.items()} for one in events
+    ]
+    assert json.dumps(compact_events(evil)) == json.dumps(compact_events(events))
+
+
+def test_what_stands_between_a_call_and_its_parent() -> None:
+    """An event that writes to the parent of an open call passes none of the call's arguments."""
+    thoughts = thought("CONTENT", "m", delta="x")
+    opened = [call("c", parentMessageId="m"), call("d", parentMessageId="m")]
+    events = [*opened, args("a"), args("b"), call_end(), thoughts, args("c", "d"), call_end("d")]
+    assert lawful(events) == [
+        opened[0], args("ab"), call_end(), opened[1], thoughts, args("c", "d"), call_end("d"),
+    ]  # fmt: skip
+    # When no call of it is open any more, nothing is between.
+    events = [start("z"), *opened, call_end(), call_end("d"), thoughts, content("a", "z"), end("z")]
+    assert lawful(events)[:3] == [start("z"), content("a", "z"), end("z")]
+
+
+# Errors ----------------------------------------------------------------------------------------
+
+
+def test_an_event_is_taken_whole_or_not_at_all() -> None:
+    for bad, path in (
+        (content("lost", metadata=5), "metadata"),
+        (content(5), "delta"),  # type: ignore[arg-type]
+        (event("STATE_SNAPSHOT"), "snapshot"),
+        (state({"lost": 1}, metadata=5), "metadata"),
+        (delta(add("/lost", 1), metadata=5), "metadata"),
+    ):
+        compactor = Compactor()
+        out: Events = []
+        for one in (start(), content("a"), state({})):
+            out += compactor.feed(one)
+        with pytest.raises(AGUIError, match=path):
+            compactor.feed(bad)
+        for one in (content("b"), end(), delta(add("/x", 1))):
+            out += compactor.feed(one)
+        out += compactor.close()
+        assert out == [start(), content("ab"), end(), state({"x": 1})]
+
+
+def test_what_was_ready_before_an_error_comes_with_the_next_call() -> None:
+    class RefusedError(Exception):
+        pass
+
+    def refuse(_: Deviation) -> None:
+        raise RefusedError
+
+    odd: Any = {**state({}), 5: "a key that JSON does not have"}
+    compactor = Compactor(on_deviation=refuse)
+    compactor.feed(start())
+    with pytest.raises(RefusedError):
+        compactor.feed(odd)
+    assert compactor.feed(end()) == [start(), end()]
+    # A start of what is open lets out what is held, and is one too many then.
+    compactor = Compactor(max_open=0)
+    with pytest.raises(AGUIError, match="max_open"):
+        compactor.feed(start())
+    compactor = Compactor(max_open=1)
+    compactor.feed(call())
+    fence = call(parentMessageId="m")
+    assert compactor.feed(fence) == [call()]
+    with pytest.raises(AGUIError, match="delta"):
+        compactor.feed(event("TOOL_CALL_ARGS", toolCallId="c"))
+    assert compactor.close() == [fence]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{5: 1}, {"metadata": {5: 1}}, {"subagentRunId": 5}, {(): 1}, {None: 1}],
+)
+@pytest.mark.parametrize("as_model", [False, True])
+def test_what_no_collapsed_delta_can_say_stays(more: dict[Any, Any], as_model: bool) -> None:
+    """Such an event comes out as it went in, and what is open behind it goes on."""
+    odd: Any = {**content("b"), **more}
+    if as_model:
+        fields = {"subagent_run_id" if key == "subagentRunId" else key for key in more}
+        if not fields <= {"metadata", "subagent_run_id"}:
+            return
+        given = dict(zip(fields, more.values(), strict=True))
+        odd = TextMessageContentEvent.model_construct(message_id="m", delta="b", **given)
+    events = [start(), content("a"), odd, odd, content("c"), content("d"), end()]
+    compacted = compact_events(events)
+    assert compacted == [start(), content("a"), odd, odd, content("cd"), end()]
+    assert compacted[2] is odd
+    assert compact_events(compacted) == compacted
+    assert outcome(compacted) == outcome(events)
+
+
+def test_calls_behind_a_fence_that_an_error_broke_off() -> None:
+    """What has left is not looked for where it was."""
+    odd = TextMessageContentEvent.model_construct(message_id="m", delta="b", subagent_run_id=5)
+    results = [
+        event("TOOL_CALL_RESULT", messageId=f"r{n}", toolCallId="c", content="") for n in range(3)
+    ]
+    events = [content("a"), odd, odd, call(), *results, messages(user()), *results, call_end()]
+    assert compact_events(events) == events
+
+
 # State -----------------------------------------------------------------------------------------
 
 
@@ -340,6 +459,26 @@ def test_state_keeps_the_owner_that_all_name() -> None:
     one = {"subagentRunId": "s"}
     assert lawful([state({}, **one), delta(add("/a", 1), **one)]) == [state({"a": 1}, **one)]
     assert lawful([state({}, **one), delta(add("/a", 1))]) == [state({"a": 1})]
+
+
+def test_a_snapshot_keeps_what_the_state_events_said_besides() -> None:
+    events = [
+        state({}, zz=1, yy=1),
+        delta(add("/a", 1), zz=2),
+        delta(add("/b", 2), xx={"k": [1]}),
+    ]
+    assert lawful(events) == [state({"a": 1, "b": 2}, zz=2, yy=1, xx={"k": [1]})]
+    # A snapshot that stands alone is whole only if nothing was said before it.
+    events = [state(1, zz=1), state(2)]
+    assert lawful(events) == [state(2, zz=1)]
+
+
+def test_members_that_json_does_not_have_are_reported() -> None:
+    found: list[Deviation] = []
+    odd: Any = {**state({}), 5: 1}
+    compacted = compact_events([odd, delta(add("/a", 1))], on_deviation=found.append)
+    assert compacted == [state({"a": 1})]
+    assert [(one.kind, one.event_type) for one in found] == [("unknown_property", "STATE_SNAPSHOT")]
 
 
 def test_a_delta_that_does_not_apply_is_left_out_and_reported() -> None:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from agui_codec import (
     AGUIError,
+    ConcurrentUseError,
     DecodeError,
     Deviation,
     EventDecoder,
@@ -927,7 +928,7 @@ class TestOwnership:
         def intrude() -> None:
             try:
                 decoder.feed(sse(text("b")))
-            except RuntimeError as error:
+            except ConcurrentUseError as error:
                 errors.append(error)
 
         def wait(_: Deviation) -> None:
@@ -960,7 +961,7 @@ class TestOwnership:
             decoder.feed(b"")
 
         decoder = EventDecoder(on_unknown="drop", on_deviation=again)
-        with pytest.raises(RuntimeError, match="borrowed"):
+        with pytest.raises(ConcurrentUseError, match="this EventDecoder is in use"):
             decoder.feed(sse(TestUnknown.DOCUMENT))
 
 

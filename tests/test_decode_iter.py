@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import json
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,13 @@ from agui_codec import (
     aiter_events,
     client_pipeline,
     iter_events,
+    read_events,
     through,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 
 def sse(delta: str) -> bytes:
@@ -234,3 +237,31 @@ def test_s13_a_client_that_allows_done() -> None:
     pipeline = client_pipeline(allow_done=True, on_deviation=seen.append)
     with pytest.raises(SequenceError):
         list(through([started, done], pipeline))
+
+
+def test_iterators_are_generators_with_explicit_keywords(tmp_path: Path) -> None:
+    events = iter_events([sse("a") * 2])
+    assert inspect.isgenerator(events)
+    next(events)
+    events.close()
+    assert list(events) == []
+
+    async def main() -> None:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield sse("a") * 2
+
+        stream = aiter_events(chunks())
+        assert inspect.isasyncgen(stream)
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(main())
+    file = tmp_path / "a.sse"
+    file.write_bytes(sse("a") * 2)
+    assert inspect.isgenerator(read_events(file))
+    options = ["as_dict", "max_event_bytes", "on_unknown", "on_deviation", "allow_done"]
+    for function in (iter_events, aiter_events, read_events):
+        parameters = inspect.signature(function).parameters
+        assert list(parameters)[2:] == options
+        with pytest.raises(TypeError, match="as_dcit"):
+            function(file, as_dcit=True)  # type: ignore[call-overload]

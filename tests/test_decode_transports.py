@@ -19,12 +19,14 @@ from agui_codec import (
     Deviation,
     EventDecoder,
     FrameTooLargeError,
+    SSEParser,
     TruncatedStreamError,
     UnknownEventError,
     decode_event,
     proto,
     read_events,
 )
+from by_hand import tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -344,3 +346,41 @@ class TestRecordings:
         assert next(events) == EVENTS[0]
         # (A file left open would be a ResourceWarning, and so a failure.)
         events.close()  # type: ignore[attr-defined]
+
+
+def test_the_reprs_say_how_far_a_stream_has_come() -> None:
+    decoder = EventDecoder(f"{JSONL}; charset=utf-8")
+    assert repr(decoder) == "<EventDecoder application/x-ndjson events=0 bytes=0>"
+    decoder.feed(STREAMS[JSONL])
+    size = len(STREAMS[JSONL])
+    assert repr(decoder) == f"<EventDecoder application/x-ndjson events=6 bytes={size}>"
+    decoder.close()
+    assert repr(decoder).endswith(" closed>")
+    with pytest.raises(DecodeError):
+        (failed := EventDecoder()).feed(b"data: x\n\n")
+    assert repr(failed).endswith(" failed>")
+    parser = SSEParser()
+    parser.feed(b"data: 1\n\ndata: 2")
+    assert repr(parser) == "<SSEParser events=1 bytes=16>"
+    reader = proto.FrameReader(100)
+    reader.feed(frame(b"abc") + b"\0\0")
+    assert repr(reader) == "<FrameReader held=2 max_frame_bytes=100>"
+
+
+@pytest.mark.parametrize("content_type", [None, 5, b"text/event-stream"])
+def test_a_content_type_that_is_no_str(content_type: Any) -> None:
+    with pytest.raises(TypeError, match=r"^content_type must be a str, not "):
+        EventDecoder(content_type)
+
+
+def test_many_dropped_parts_are_reported_as_a_number() -> None:
+    """Two bytes of a peer are enough for one."""
+    parts = tag(8, b"") * 5000
+    message = tag(1, b"1") + tag(2, b"user") + parts
+    wire = tag(9, tag(1, tag(1, 8)) + tag(2, message))
+    seen: list[Deviation] = []
+    event = proto.decode(wire, as_dict=True, on_deviation=seen.append)
+    assert event["messages"] == [{"id": "1", "role": "user", "content": []}]
+    assert [deviation.path for deviation in seen[:2]] == ["messages[0].content[0]"] * 2
+    assert len(seen) == 101
+    assert (seen[-1].path, seen[-1].detail.split()[0]) == ("", "4900")

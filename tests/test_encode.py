@@ -165,11 +165,6 @@ def test_e3_what_is_no_event_raises_before_any_byte(alien: Any) -> None:
     assert encoded({"type": "RAW", "event": 1}, encoder) == '{"type":"RAW","event":1}'
 
 
-def test_e3_a_class_in_the_place_of_an_event() -> None:
-    with pytest.raises((TypeError, EncodeError)):
-        ENCODER.encode(TextMessageEndEvent)
-
-
 def test_e4_a_value_that_is_not_json_fails_by_name_and_the_encoder_goes_on() -> None:
     encoder = EventEncoder()
     bad = {"type": "RAW", "event": {"tool": len}}
@@ -778,3 +773,57 @@ def test_drop_raw_event_in_wire_dicts(raw: dict[str, Any], kind: Any) -> None:
     name = getattr(kind, "value", kind)
     text = encoded(wire, EventEncoder(drop_raw_event=True))
     assert text == f'{{"type":"{name}","messageId":"m"}}'
+
+
+@pytest.mark.parametrize(
+    ("alien", "reason"),
+    [
+        (None, "not an AG-UI event: NoneType"),
+        ("RAW", "not an AG-UI event: str"),
+        (5, "not an AG-UI event: int"),
+        (object(), "not an AG-UI event: object"),
+        (TextMessageEndEvent, "not an AG-UI event: the class TextMessageEndEvent"),
+        (dict, "not an AG-UI event: the class dict"),
+        ({}, 'missing "type"'),
+        ({"messageId": "m"}, 'missing "type"'),
+        ({"type": None}, "type: a str is needed, not NoneType"),
+    ],
+)
+def test_what_is_not_an_event_is_one_error_everywhere(alien: Any, reason: str) -> None:
+    seen = set()
+    for accept in (None, agui_codec.AGUI_MEDIA_TYPE):
+        encoder = EventEncoder(accept)
+        for encode in (
+            encoder.encode,
+            encoder.encode_sse,
+            encoder._encode_sse,
+            encoder.encode_binary,
+            encoder.encode_protobuf,
+            lambda event, encoder=encoder: encoder.encode_many([event]),
+            to_json,
+            agui_codec.proto.encode,
+        ):
+            with pytest.raises(EncodeError) as caught:
+                encode(alien)
+            seen.add(str(caught.value))
+    (text,) = seen
+    assert text.startswith(reason)
+
+
+def test_events_that_cannot_be_iterated_over() -> None:
+    with pytest.raises(TypeError, match=r"^events must be an iterable of events, not int$"):
+        EventEncoder().encode_many(5)
+
+
+def test_the_repr_of_an_encoder() -> None:
+    assert repr(EventEncoder()) == "EventEncoder()"
+    text = "EventEncoder('application/x-ag-ui', drop_raw_event=True, exact_integers=True)"
+    encoder = EventEncoder("application/x-ag-ui", drop_raw_event=True, exact_integers=True)
+    assert repr(encoder) == text
+    assert repr(eval(text)) == text
+    assert repr(EventEncoder(default=len)) == "EventEncoder(default=<built-in function len>)"
+
+    class Mine(EventEncoder):
+        pass
+
+    assert repr(Mine()) == "Mine()"

@@ -609,3 +609,73 @@ def test_threads_that_change_what_others_encode() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert broken == []
+
+
+# --- hooks that fail or meddle -----------------------------------------------------------------
+
+
+class HookError(Exception):
+    pass
+
+
+METHODS = ("encode", "encode_sse", "encode_binary", "encode_protobuf")
+
+
+def _odd_events(value: Any) -> list[Any]:
+    return [
+        {"type": "CUSTOM", "name": "n", "value": value},
+        CustomEvent(name="n", value=value),
+        {"type": "STATE_SNAPSHOT", "snapshot": {"a": [value]}},
+        {"type": "X", "a": {"b": value}},
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_the_hook_raises_is_the_cause(method: str) -> None:
+    def hook(value: Any) -> Any:
+        raise HookError(type(value).__name__)
+
+    encode = getattr(EventEncoder(default=hook), method)
+    for event in _odd_events({"a": [object()]}) + _odd_events({object()}):
+        if method == "encode_protobuf" and isinstance(event, dict) and event["type"] == "X":
+            continue
+        with pytest.raises((EncodeError, PydanticSerializationError)) as caught:
+            encode(event)
+        assert type(caught.value.__cause__) is HookError
+        if isinstance(event, dict) or method == "encode_protobuf":
+            assert type(caught.value) is EncodeError
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interruption_inside_the_hook_is_not_swallowed(method: str) -> None:
+    def hook(value: Any) -> Any:
+        raise KeyboardInterrupt
+
+    for event in _odd_events(object())[:3]:
+        with pytest.raises(KeyboardInterrupt):
+            getattr(EventEncoder(default=hook), method)(event)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("change", ["grow", "clear", "clear above"])
+@pytest.mark.parametrize("model", [False, True])
+def test_a_hook_that_changes_the_dict_that_is_written(
+    method: str, change: str, *, model: bool
+) -> None:
+    inner: dict[str, Any] = {"a": object(), "b": 2, "c": 3}
+    value = {"inner": inner, "other": 1}
+
+    def hook(_: Any) -> Any:
+        if change == "grow":
+            inner[str(len(inner))] = 1
+        elif change == "clear":
+            inner.clear()
+        else:
+            value.clear()
+        return "h"
+
+    event = CustomEvent(name="n", value=value) if model else _odd_events(value)[0]
+    encoder = EventEncoder(default=hook)
+    with pytest.raises(EncodeError):
+        getattr(encoder, method)(event)
+    assert encoder.encode({"type": "X"}) == 'data: {"type":"X"}\n\n'

@@ -204,8 +204,6 @@ def test_d3_an_event_of_an_unknown_type_is_dropped() -> None:
     output, [seen] = enforce({"type": "AUDIO_CHUNK", "b": 1})
     assert output is None
     assert (seen.kind, seen.event_type, seen.path) == ("unknown_event", "AUDIO_CHUNK", "")
-    for wrong in ({}, {"type": None}, {"type": 5}):
-        assert refused(wrong).path == "type"
 
 
 @pytest.mark.parametrize(

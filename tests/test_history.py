@@ -1,4 +1,4 @@
-"""History: `python/agui_codec/history.py`."""
+"""History: `python/agui_codec/history/`."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_a_torn_line_is_ignored_and_removed(tmp_path: Path) -> None:
     history = EventHistory(JSONLinesStore(path))
     history.append(run("r1"))
     whole = path.read_bytes()
-    for torn in (b"{", whole[:-1], whole[: len(whole) // 2], b"\xff"):
+    for torn in (b"{", whole[:-2], whole[: len(whole) // 2], b"\xff"):
         path.write_bytes(whole + torn)
         opened = EventHistory(JSONLinesStore(path))
         assert [one.run_id for one in opened.runs()] == ["r1"]

@@ -3,6 +3,7 @@
 import copy
 import functools
 import importlib
+import inspect
 import pickle
 import subprocess
 import sys
@@ -146,6 +147,65 @@ def test_errors_are_the_official_ones_for_models(installed: None) -> None:
     for alien in (None, object(), "RAW", [EVENT]):
         with pytest.raises(EncodeError):
             Official().encode(alien)
+
+
+OPTIONS = "drop_raw_event", "protobuf_on_wildcard", "exact_integers"
+BIG = CustomEvent(name="n", value=2**53 + 1)
+
+
+def effects(encoder: Any) -> list[bool]:
+    """Which options the encoder goes by."""
+    exact = outcome(encoder.encode_protobuf, BIG).error is not None
+    fresh = Official("*/*")
+    return [encoder.encode_sse(EVENT) == DROPPED, isinstance(fresh.encode(EVENT), bytes), exact]
+
+
+def test_the_options_of_install() -> None:
+    old = Official()
+    for name in (None, *OPTIONS, None):
+        install(**({name: True} if name else {}))
+        expected = [name == other for other in OPTIONS]
+        for encoder in (old, Official(), Official(None), Official("text/event-stream"), Plain()):
+            assert effects(encoder) == expected
+            assert "_agui_codec" not in vars(encoder)
+        # What an encoder is given goes before.
+        given = Official(**dict.fromkeys(OPTIONS, False))
+        assert effects(given) == [False, name == "protobuf_on_wildcard", False]
+    install(drop_raw_event=True)
+    uninstall()
+    install()
+    assert effects(Official()) == [False] * 3
+    with pytest.raises(TypeError):
+        install(drop_raw_events=True)
+
+
+def test_all_its_methods_are_native(installed: None) -> None:
+    assert python_calls(Official) == []
+    for accept in (None, agui_codec.AGUI_MEDIA_TYPE):
+        encoder = Official(accept)
+        for name in ("encode", "encode_sse", "encode_binary", "encode_protobuf"):
+            getattr(encoder, name)(EVENT)
+            assert python_calls(getattr(encoder, name), EVENT) == []
+        assert python_calls(encoder.encode_many, [EVENT]) == []
+        assert python_calls(encoder.get_content_type) == []
+
+
+def test_wrong_arguments_are_type_errors(installed: None) -> None:
+    encoder = Official()
+    for call in (
+        lambda: encoder.encode(),
+        lambda: encoder.encode(EVENT, EVENT),
+        lambda: encoder.encode(events=EVENT),
+        lambda: encoder.encode_many(event=[EVENT]),
+        lambda: encoder.get_content_type(1),
+        lambda: Official.encode(object(), EVENT),
+        lambda: Official("a", "b"),
+        lambda: Official(default=5),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    assert str(inspect.signature(Official.encode)) == "(self, /, event)"
+    assert "drop_raw_event" in inspect.signature(Official).parameters
 
 
 # --- subclasses --------------------------------------------------------------------------------

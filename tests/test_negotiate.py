@@ -50,6 +50,14 @@ TABLE = [
     (OLD, OLD),
     (f"{SSE}, {OLD}", OLD),
     (f"{OLD}, {PROTO}", PROTO),
+    (f'{PROTO};q="0"', SSE),
+    (f'{PROTO};q="1"', SSE),
+    (f"{PROTO};q=2", SSE),
+    (f"{PROTO};q=.5", SSE),
+    (f"{PROTO};q=0.0001", SSE),
+    (f"{PROTO};Q=0.001", PROTO),
+    (f'{PROTO};x=";q=0";q=1.000', PROTO),
+    (f"{PROTO};q=bad, {OLD}", OLD),
 ]
 
 
@@ -114,9 +122,15 @@ def test_wildcards_on_request(accept: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("accept", [5, b"x", object(), [PROTO]])
-def test_what_is_no_header_asks_nothing(accept: object) -> None:
-    encoder = agui_codec.EventEncoder(accept)  # type: ignore[arg-type]
-    assert encoder.get_content_type() == SSE
+def test_what_is_no_header_is_a_type_error(accept: object) -> None:
+    with pytest.raises(TypeError, match=r"^accept must be a str, not"):
+        agui_codec.EventEncoder(accept)  # type: ignore[arg-type]
+    # The official encoder takes no notice of the argument.
+    agui_codec.install()
+    try:
+        assert ag_ui.encoder.EventEncoder(accept).get_content_type() == SSE  # type: ignore[arg-type]
+    finally:
+        agui_codec.uninstall()
 
 
 def test_a_copy_answers_in_the_same_format() -> None:
@@ -131,9 +145,9 @@ def test_an_error_leaves_the_encoder_usable() -> None:
     encoder = agui_codec.EventEncoder(PROTO)
     with pytest.raises(agui_codec.EncodeError) as error:
         encoder.encode_many(
-            [EVENTS[0], {"type": "CUSTOM", "name": "n", "value": {"big": 2**60 + 1}}]
+            [EVENTS[0], {"type": "CUSTOM", "name": "n", "value": {"odd": "\ud83d"}}]
         )
-    assert error.value.path == "value.big"
+    assert error.value.path == "value.odd"
     assert encoder.encode(EVENTS[0]) == encoder.encode_protobuf(EVENTS[0])
 
 

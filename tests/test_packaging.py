@@ -71,7 +71,7 @@ def test_wheel_contains_the_package_and_its_types(wheel: Path) -> None:
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         fields = email.message_from_bytes(archive.read(metadata))
     package = ROOT / "python/agui_codec"
-    kinds = "*.py", "*.pyi", "py.typed", "ag_ui/*.proto"
+    kinds = "**/*.py", "*.pyi", "py.typed", "ag_ui/*.proto"
     found = (path for kind in kinds for path in package.glob(kind))
     sources = {str(path.relative_to(package)) for path in found}
     assert {"__init__.py", "_native.pyi", "py.typed", "ag_ui/events.proto"} <= sources
@@ -119,4 +119,4 @@ def test_what_is_imported_on_first_use() -> None:
         "from agui_codec import *; print(EventHistory.__module__, hasattr(agui_codec, 'nope'))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "agui_codec.history False\n"
+    assert run.stdout == "agui_codec.history.history False\n"

@@ -830,3 +830,117 @@ def test_the_cost_of_a_diff_is_bounded() -> None:
 
     cost(1000)
     assert cost(40_000) < 40 * max(cost(4_000), 0.01)
+
+
+class Counted(int):
+    """An int that counts how often it is hashed or compared."""
+
+    calls = 0
+
+    def __hash__(self) -> int:
+        Counted.calls += 1
+        return 7
+
+    def __eq__(self, other: object) -> bool:
+        Counted.calls += 1
+        return int.__eq__(self, other)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: ([Counted(k) for k in range(n)], [Counted(k + n) for k in range(n)]),
+        lambda n: ([Counted(k) for k in range(n)], [float(k + 1) for k in range(n)]),
+        lambda n: ([Counted(k % 2) for k in range(n)], [Counted(k % 3) for k in range(n)]),
+        lambda n: ([[Counted(k)] for k in range(n)], [[Counted(k + 1)] for k in range(n)]),
+        lambda n: (
+            {str(k): Counted(k) for k in range(n)},
+            {str(k): Counted(k + 1) for k in range(n)},
+        ),
+    ],
+)
+def test_numbers_whose_hashes_collide_are_not_compared_with_each_other(
+    make: Callable[[int], tuple[Any, Any]],
+) -> None:
+    before, after = make(1_000)
+    Counted.calls = 0
+    create_patch(before, after)
+    assert Counted.calls <= 4_000
+
+
+def test_objects_whose_hashes_collide_are_compared_with_few() -> None:
+    class Object:
+        calls = 0
+
+        def __hash__(self) -> int:
+            return 7
+
+        def __eq__(self, other: object) -> bool:
+            Object.calls += 1
+            return self is other
+
+    def calls(size: int) -> int:
+        before, after = ([Object() for _ in range(size)] for _ in range(2))
+        Object.calls = 0
+        create_patch(before, after)
+        return Object.calls
+
+    assert calls(400) < 2.1 * calls(200)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (2**70, 2.0**70), (-(2**70), -(2.0**70)), (10**400, 10**400), (0, -0.0), (5, 5.0),
+        (-(2**63), -(2.0**63)), (2**63, 2.0**63), (2**64, 2.0**64), (1e300, int(1e300)),
+    ],
+)  # fmt: skip
+def test_equal_numbers_of_two_types_are_one_element(left: Any, right: Any) -> None:
+    assert create_patch([left, "x"], [right, "x"]) == []
+    assert create_patch([left, "x", 1], ["y", right, "x", 1]) == [
+        {"op": "add", "path": "/0", "value": "y"}
+    ]
+    assert create_patch([left], [left + 1 if abs(left) < 2**53 else -left]) != []
+    assert len(create_patch({"k": left, "t": "x" * 80}, {"k": not left, "t": "x" * 80})) == 1
+
+
+def test_values_move() -> None:
+    text = {"text": "some words, and " * 3}
+    assert law({"a": text, "z": 1}, {"b": text, "z": 1}) == [
+        {"op": "move", "path": "/b", "from": "/a"}
+    ]
+    # Between containers; over a member; to another index, also of an array above it.
+    assert law({"x": [text, 1], "y": {"k": 2}}, {"x": [1], "y": {"k": text}}) == [
+        {"op": "move", "path": "/y/k", "from": "/x/0"}
+    ]
+    assert law([1, {"k": [2]}, text], [1, {"k": [text, 2]}]) == [
+        {"op": "move", "path": "/1/k/0", "from": "/2"}
+    ]
+    # It stands where the array stood that it goes into, which a move cannot say.
+    patch = law([text, [2]], [[text, 2]])
+    assert all(not one["path"].startswith(one.get("from", "-") + "/") for one in patch)
+    assert law([1, 2, 3, text], [text, 1, 2, 3]) == [{"op": "move", "path": "/0", "from": "/3"}]
+
+
+def test_whichever_is_shorter() -> None:
+    assert law(["a", "b", "c"], ["c", "y", "z"]) == [
+        {"op": "replace", "path": "", "value": ["c", "y", "z"]}
+    ]
+    many = {f"key {n}": n for n in range(20)}
+    assert law(many, {**many, "key 3": 0}) == [{"op": "replace", "path": "/key 3", "value": 0}]
+    # One level down, whole; beside it, aligned.
+    before = {"list": ["a", "b", "c", "d"], "text": "long " * 30, "n": 1}
+    after = {"list": ["w", "x"], "text": "long " * 30, "n": 2}
+    assert law(before, after) == [
+        {"op": "replace", "path": "/list", "value": ["w", "x"]},
+        {"op": "replace", "path": "/n", "value": 2},
+    ]
+
+
+@given(DOCUMENTS, DOCUMENTS)
+@settings(max_examples=400, deadline=None)
+def test_patches_apply_with_jsonpatch_as_well(before: Any, after: Any) -> None:
+    patch = create_patch(before, after)
+    assert json_equal(jsonpatch.apply_patch(before, patch), after)
+    whole = json.dumps([{"op": "replace", "path": "", "value": after}])
+    assert len(json.dumps(patch)) <= len(whole) + 8 or patch == []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import functools
 import gc
+import json
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,12 +14,14 @@ from typing import Any
 
 import psutil
 import pytest
-from ag_ui.core import TextMessageContentEvent
+from ag_ui.core import TextMessageContentEvent, TextMessageEndEvent, UserMessage
 
+import agui_codec
 from agui_codec import (
     AGUIError,
     ChunkExpander,
     Compactor,
+    ConcurrentUseError,
     Deviation,
     EnforcementError,
     EventDecoder,
@@ -32,6 +36,7 @@ from agui_codec import (
     client_pipeline,
     enforce_input,
     expand_chunks,
+    iter_events,
     through,
     verify_events,
 )
@@ -152,10 +157,19 @@ def test_middleware_may_change_the_event_in_place() -> None:
 
 
 def test_middleware_that_returns_something_else_or_raises() -> None:
-    with pytest.raises(TypeError, match="middleware returns"):
-        Pipeline(lambda _: 5).feed(RAW)
-    with pytest.raises(TypeError, match="event model or a wire dict"):
-        Pipeline(lambda _: "ab", EventEnforcer()).feed(RAW)
+    def answer(result: Any) -> Any:
+        def middleware(_event: Event) -> Any:
+            return result
+
+        return middleware
+
+    for wrong, name in [(5, "int"), ("ab", "str"), (b"ab", "bytes"), (["ab"], "str"), ([5], "int")]:
+        for rest in ((), (EventEnforcer(),)):
+            with pytest.raises(TypeError, match=rf"middleware.* returned {name},"):
+                Pipeline(answer(wrong), *rest).feed(RAW)
+    # What comes before a decoder gives bytes.
+    sse = b"data: %s\n\n" % json.dumps(RAW).encode()
+    assert Pipeline(answer([sse]), EventDecoder(as_dict=True)).feed(b"") == [RAW]
 
     def broken(_event: Event) -> None:
         raise LookupError("mine")
@@ -164,6 +178,92 @@ def test_middleware_that_returns_something_else_or_raises() -> None:
     for _ in range(2):
         with pytest.raises(LookupError, match="mine"):
             pipeline.feed(RAW)
+
+
+@pytest.mark.parametrize("method", ["feed", "close"])
+@pytest.mark.parametrize(("wrong", "name"), [("ab", "str"), (["ab"], "str"), (5, "int")])
+def test_a_stage_that_gives_what_is_not_an_event(wrong: Any, name: str, method: str) -> None:
+    class Odd:
+        def feed(self, event: Any) -> Any:
+            return wrong if method == "feed" else [event]
+
+        def close(self) -> Any:
+            return wrong
+
+    pipeline = Pipeline(Odd())
+    with pytest.raises(TypeError, match=rf"Odd object .* returned {name},"):
+        pipeline.feed(RAW) if method == "feed" else pipeline.close()
+
+
+STAGES: list[Callable[[], Any]] = [
+    LegacyUpgrader,
+    EventEnforcer,
+    ChunkExpander,
+    EventVerifier,
+    lambda: LegacyDowngrader("0.0.57"),
+    lambda: Pipeline(EventEnforcer()),
+    lambda: Pipeline(EventEnforcer(), as_models=True),
+]
+
+
+@pytest.mark.parametrize("make", STAGES)
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (None, "not an AG-UI event: NoneType"),
+        (5, "not an AG-UI event: int"),
+        ("RAW", "not an AG-UI event: str"),
+        ([], "not an AG-UI event: list"),
+        (
+            TextMessageEndEvent,
+            "not an AG-UI event: the class TextMessageEndEvent, not an instance of it",
+        ),
+        (UserMessage(id="1", content="a"), "not an AG-UI event: UserMessage"),
+        ({}, 'missing "type"'),
+        ({"event": 1}, 'missing "type"'),
+        ({"type": None}, '"type" must be a string, not NoneType'),
+        ({"type": 5}, '"type" must be a string, not int'),
+    ],
+    ids=repr,
+)
+def test_what_is_not_an_event_is_one_error(make: Callable[[], Any], other: Any, text: str) -> None:
+    with pytest.raises(AGUIError) as caught:
+        make().feed(other)
+    assert type(caught.value) is AGUIError
+    assert str(caught.value) == text
+
+
+def test_stages_say_what_they_are() -> None:
+    assert repr(ChunkExpander()) == "<ChunkExpander open=0 max_open=10000>"
+    assert repr(EventEnforcer()) == "<EventEnforcer after 0 events>"
+    assert repr(LegacyUpgrader()) == "<LegacyUpgrader>"
+    assert repr(LegacyDowngrader("0.0.57")) == "LegacyDowngrader('0.0.57')"
+    assert repr(LegacyDowngrader(None)) == "LegacyDowngrader(None)"
+    verifier = EventVerifier()
+    assert repr(verifier) == "<EventVerifier before the first run>"
+    verifier.feed({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
+    verifier.feed({"type": "STEP_STARTED", "stepName": "s"})
+    assert repr(verifier) == "<EventVerifier in run 'r' with 1 open>"
+    pipeline = Pipeline(ChunkExpander(), EventVerifier(repair=True), as_models=True)
+    assert repr(pipeline) == (
+        "Pipeline(<ChunkExpander open=0 max_open=10000>, "
+        "<EventVerifier before the first run repair=True>, as_models=True)"
+    )
+
+
+@pytest.mark.parametrize(
+    "documented",
+    [ChunkExpander, EventVerifier, EventVerifier.ending_events, LegacyUpgrader, LegacyDowngrader,
+     iter_events],
+    ids=lambda one: one.__name__,
+)  # fmt: skip
+def test_the_examples_in_docstrings(documented: Any) -> None:
+    names = vars(agui_codec)
+    parser = doctest.DocTestParser()
+    example = parser.get_doctest(documented.__doc__, names, documented.__name__, None, None)
+    results = doctest.DocTestRunner().run(example)
+    assert results.attempted > 0
+    assert results.failed == 0
 
 
 def test_stages_of_ones_own() -> None:
@@ -320,7 +420,7 @@ def test_a_callback_may_feed_another_stage_but_not_its_own() -> None:
     assert outer.feed({**RAW, "zz": 1}) == [RAW]
     chunk = {"type": "REASONING_MESSAGE_CHUNK", "messageId": "m", "role": "x"}
     again = ChunkExpander(on_deviation=lambda _: again.feed(RAW))
-    with pytest.raises(RuntimeError, match="borrowed"):
+    with pytest.raises(ConcurrentUseError, match="this ChunkExpander is in use"):
         again.feed(chunk)
     assert again.feed(RAW) == [RAW]
 

@@ -125,6 +125,23 @@ def unknown(shuffle: random.Random) -> bytes:
     )
 
 
+def mistyped(descriptor: Any, shuffle: random.Random) -> bytes:
+    """The number of a known field with a wire type that is not the field's: an unknown field."""
+    field = shuffle.choice(descriptor.fields)
+    with_length = field.type in {FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_STRING}
+    number = field.number << 3
+    payloads = {
+        0: b"\xff" * 9 + b"\x01",
+        1: b"12345678",
+        2: b"\x02\x08\x01",
+        3: b"\x08\x01" + varint(number | 4),
+        5: b"1234",
+    }
+    del payloads[1 if field.type == FieldDescriptor.TYPE_DOUBLE else 2 if with_length else 0]
+    wire_type = shuffle.choice(list(payloads))
+    return varint(number | wire_type) + payloads[wire_type]
+
+
 def rewritten(wire: bytes, descriptor: Any, shuffle: random.Random) -> bytes:
     """The message with its fields in another order, except where the order says something."""
     by_number: dict[int, list[bytes]] = {}
@@ -143,7 +160,7 @@ def rewritten(wire: bytes, descriptor: Any, shuffle: random.Random) -> bytes:
     out = b""
     while queues:
         if shuffle.random() < 0.3:
-            out += unknown(shuffle)
+            out += shuffle.choice([unknown(shuffle), mistyped(descriptor, shuffle)])
         queue = shuffle.choice(queues)
         out += queue.pop(0)
         if not queue:

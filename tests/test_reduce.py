@@ -281,10 +281,13 @@ def test_r2_known_ids_in_place_and_unseen_ones_appended() -> None:
     )
     assert ids(reduced) == ["u", "a", "t9"]
     # A snapshot that repeats an id makes one message of it, the last.
-    reduced = reducer(snapshot(user(text="1"), assistant(), user(text="2")))
-    assert reduced.messages == [user(text="2"), assistant()]
-    reduced = reducer(snapshot(user()), snapshot(user(text="1"), user(text="2")))
-    assert reduced.messages == [user(text="2")]
+    repeated = [("repeated_id", "MESSAGES_SNAPSHOT", "messages[2].id")]
+    reduced, found = deviating(snapshot(user(text="1"), assistant(), user(text="2")))
+    assert (reduced.messages, found) == ([user(text="2"), assistant()], repeated)
+    reduced, found = deviating(
+        snapshot(user()), snapshot(user(text="1"), tool("t"), user(text="2"))
+    )
+    assert (reduced.messages, found) == ([user(text="2"), tool("t")], repeated)
 
 
 def test_after_a_snapshot_ids_and_calls_are_found_again() -> None:
@@ -307,6 +310,10 @@ def test_run_started_adds_messages_that_are_not_there() -> None:
     reduced = reducer(snapshot(user()), run_started(input=echo))
     assert reduced.messages == [user(), user("u2")]
     assert (reduced.thread_id, reduced.run_id) == ("t", "r")
+    echo["messages"] = [user(text="1"), user(text="2")]
+    reduced, found = deviating(run_started(input=echo))
+    assert reduced.messages == [user(text="1")]
+    assert found == [("repeated_id", "RUN_STARTED", "input.messages[1].id")]
 
 
 @pytest.mark.parametrize("value", [None, 0, False, "", [], {}, [1], "text", 1.5])
@@ -419,7 +426,9 @@ def test_an_activity_takes_the_place_of_another_message() -> None:
     reduced, found = deviating(call(), activity_snapshot("c"), args("x"))
     assert reduced.messages == [activity("c", n=0)]
     assert [kind for kind, _, _ in found] == ["foreign_target", "unknown_target"]
-    assert reducer(start(), activity_snapshot("m", replace=False)).messages == [assistant("m", "")]
+    reduced, found = deviating(start(), activity_snapshot("m", replace=False))
+    assert reduced.messages == [assistant("m", "")]
+    assert found == [("foreign_target", "ACTIVITY_SNAPSHOT", "messageId")]
 
 
 # Metadata and encrypted values -----------------------------------------------------------------
@@ -485,6 +494,31 @@ def test_r11_unknown_entities_and_subtypes() -> None:
     ]
 
 
+# Which activities a snapshot says that it has all of.
+AUTHORITATIVE: list[Any] = [
+    {}, {"@ag-ui/client": None}, {"@ag-ui/client": {}}, {"@ag-ui/client": [1]},
+    *(
+        {"@ag-ui/client": {"authoritativeActivityTypes": types}}
+        for types in (None, [], ["search"], ["plan", "search"], ["other"], ["search", 1], "plan", 5)
+    ),
+]  # fmt: skip
+
+
+def test_activities_of_authoritative_types_are_dropped_as_by_the_typescript_client() -> None:
+    local = snapshot(user(), activity(), {**activity("p2"), "activityType": "plan"}, reasoning())
+    jobs = [
+        {"events": [local, {**snapshot(*messages), "metadata": metadata}]}
+        for metadata in AUTHORITATIVE
+        for messages in ([user()], [user(), activity("p3")], [user(), activity("p2")])
+    ]
+    for job, theirs in zip(jobs, node_peer.run("state_oracle.mjs", jobs), strict=True):
+        assert (job, reducer(*job["events"]).messages) == (job, theirs["messages"])
+        models = [EVENTS.validate_python(one) for one in job["events"]]
+        assert (job, reducer(*models).messages) == (job, theirs["messages"])
+    # What a snapshot without them leaves, and one with null does not.
+    assert {len(reducer(*job["events"]).messages) for job in jobs} >= {2, 4}
+
+
 # What is pending -------------------------------------------------------------------------------
 
 
@@ -543,10 +577,23 @@ def test_next_input() -> None:
     model = reducer(start(), as_dict=False).next_input("r", thread_id="t", protocol_version=None)
     assert model == RunAgentInput(
         thread_id="t", run_id="r", messages=[AssistantMessage(id="m", content="")], tools=[],
-        context=[], forwarded_props={},
+        context=[], forwarded_props={}, state={},
     )  # fmt: skip
     with pytest.raises(AGUIError, match="thread_id is needed"):
         reducer().next_input("r")
+
+
+def test_the_version_that_inputs_declare_is_that_of_the_sdk() -> None:
+    script = """if True:
+        import ag_ui.core
+        ag_ui.core.PROTOCOL_VERSION = "9.8"
+        from agui_codec import EventReducer, downgrade_input
+        print(EventReducer(as_dict=True).next_input("r", thread_id="t")["protocolVersion"])
+        print(downgrade_input({"threadId": "t", "runId": "r", "messages": []})["protocolVersion"])
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["9.8", "9.8"]
 
 
 def test_history_is_not_repeated_when_asked() -> None:
@@ -595,6 +642,126 @@ def test_an_expired_interrupt_can_only_be_cancelled() -> None:
         else:
             reduced.next_input("r2", resume=answer)
         reduced.next_input("r2", resume=[{"interruptId": "i", "status": "cancelled"}])
+
+
+def test_models_stay_models_after_an_input() -> None:
+    dicts = [user("u"), assistant("a")]
+    for given in (dicts, [TypeAdapter(Message).validate_python(one) for one in dicts]):
+        reduced = EventReducer(given)  # type: ignore[arg-type]
+        reduced.apply_all([run_started(), start(), content("x"), call(parentMessageId="m")])
+        first = reduced.messages[0]
+        for fresh in (reduced, reduced.fork()):
+            for history in (True, False):
+                fresh.next_input("r2", history=history)
+            assert type(first) is UserMessage
+            kinds = [UserMessage, AssistantMessage, AssistantMessage]
+            assert [type(one) for one in fresh.messages] == kinds
+            assert type(fresh.message("m")) is AssistantMessage
+        as_dict = EventReducer(given, as_dict=True)  # type: ignore[arg-type]
+        as_dict.apply(run_started())
+        as_dict.next_input("r2")
+        assert as_dict.messages == dicts
+
+
+def test_there_is_no_null_state_unless_the_stream_says_so() -> None:
+    reduced = reducer(run_started())
+    assert reduced.next_input("r2")["state"] == {}
+    assert reduced.fork().next_input("r2")["state"] == {}
+    reduced.apply(event("STATE_SNAPSHOT", snapshot=None))
+    assert reduced.next_input("r2")["state"] is None
+    assert reduced.fork().next_input("r2")["state"] is None
+    reduced = reducer(run_started())
+    reduced.replace(state=None)
+    assert reduced.next_input("r2")["state"] is None
+
+
+def test_what_an_input_brings_is_known_even_after_a_snapshot() -> None:
+    reduced = reducer(run_started(), start(), messages=[user("u0")])
+    reduced.add_message(user("u1"))
+    assert [one["id"] for one in reduced.next_input("r2", history=False)["messages"]] == ["u1"]
+    reduced.apply_all([snapshot(user("u1")), end("u1"), run_finished(), run_started("r2")])
+    assert reduced.next_input("r3", history=False)["messages"] == []
+
+
+# Parts of the conversation ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_model", [False, True])
+def test_text_and_calls_by_id(as_model: bool) -> None:
+    given = [
+        user("u", "hi"), user("v", [{"type": "text", "text": "t"}]),
+        assistant("a", "yes", toolCalls=[tool_call("c0", "g", "{}"), tool_call("c1")]),
+        {"id": "n", "role": "assistant"}, activity(),
+    ]  # fmt: skip
+    models = [TypeAdapter(Message).validate_python(one) for one in given]
+    reduced = reducer(messages=models if as_model else given)
+    texts = {one["id"]: reduced.text(one["id"]) for one in given}
+    assert texts == {"u": "hi", "v": None, "a": "yes", "n": None, "p": None}
+    assert (reduced.text("zz"), reduced.tool_call("zz")) == (None, None)
+    assert [reduced.tool_call(one) for one in ("c0", "c1")] == [("g", "{}"), ("f", "")]
+    reduced.apply_all([start(), content("x"), content("y"), call(), args("1"), args("2")])
+    assert reduced.text("m") == "xy"
+    assert reduced.tool_call("c") == ("f", "12")
+    reduced.apply_all([args("}", "c0"), content("!", "a"), activity_delta()])
+    assert (reduced.tool_call("c0"), reduced.text("a")) == (("g", "{}}"), "yes!")
+    assert reduced.text("p") is None
+
+
+def test_replace() -> None:
+    reduced = reducer(
+        run_started(), start(), call(), interrupted("i"), messages=[user("u0")], state={"a": 1}
+    )
+    reduced.add_message(user("u1"))
+    state = {"b": [1]}
+    reduced.replace(state=state)
+    state["b"].append(2)
+    assert reduced.state == {"b": [1]}
+    assert ids(reduced) == ["u0", "m", "c", "u1"]
+    changed = user("u0", "changed")
+    reduced.replace(messages=(one for one in [changed, user("u1"), user("new"), assistant("m")]))
+    assert reduced.messages == [changed, user("u1"), user("new"), assistant("m")]
+    assert reduced.state == {"b": [1]}
+    assert reduced.pending_tool_calls == ["c"]
+    assert [one["id"] for one in reduced.pending_interrupts] == ["i"]
+    assert (reduced.thread_id, reduced.run_id) == ("t", "r")
+    resume = [{"interruptId": "i", "status": "cancelled"}]
+    built = reduced.next_input("r2", history=False, resume=resume)
+    assert [one["id"] for one in built["messages"]] == ["u1", "new"]
+    reduced.apply(content("!", "m"))
+    assert reduced.text("m") == "yes!"
+    for bad in ([user("x"), 5], [user("x"), {}]):
+        with pytest.raises((TypeError, AGUIError)):
+            reduced.replace(messages=bad, state=1)  # type: ignore[list-item]
+    assert (len(reduced.messages), reduced.state) == (4, {"b": [1]})
+    reduced.replace()
+    assert (len(reduced.messages), reduced.state) == (4, {"b": [1]})
+    reduced.replace(messages=[])
+    assert reduced.messages == []
+
+
+def test_repr() -> None:
+    assert repr(EventReducer()) == (
+        "EventReducer(thread_id=None, run_id=None, messages=0, state=NoneType, "
+        "pending_interrupts=0, pending_tool_calls=0)"
+    )
+    assert repr(reducer(run_started(), call(), interrupted("i"), state={})) == (
+        "EventReducer(thread_id='t', run_id='r', messages=1, state=dict, "
+        "pending_interrupts=1, pending_tool_calls=1)"
+    )
+
+
+@pytest.mark.parametrize("give", [EventReducer, lambda m: EventReducer().replace(messages=m)])
+def test_what_is_no_message(give: Any) -> None:
+    with pytest.raises(TypeError, match=r"messages\[1\]: a message is a model .* not int"):
+        give([user(), 5])
+    with pytest.raises(TypeError, match="messages: an iterable of messages is needed, not int"):
+        give(5)
+    with pytest.raises(AGUIError, match='a message has an "id"'):
+        give([{}])
+    with pytest.raises(TypeError, match="not int"):
+        EventReducer().add_message(5)  # type: ignore[arg-type]
+    with pytest.raises(AGUIError, match=r"MESSAGES_SNAPSHOT: messages\[0\]: .* not int"):
+        EventReducer().apply(snapshot(5))
 
 
 # Either spelling, and no aliasing --------------------------------------------------------------
@@ -683,8 +850,12 @@ class OwnContent(TextMessageContentEvent):
 def test_what_is_an_event() -> None:
     assert reducer(start(), OwnContent(message_id="m", delta="x")).messages[0]["content"] == "x"
     assert not reducer().apply(event("FUTURE_EVENT", messageId="m"))
-    for bad in (1, None, object(), {}, {"type": 1}, UserMessage(id="u", content="x")):
-        with pytest.raises(AGUIError):
+    for bad, message in (
+        (1, "not an AG-UI event: int"), (None, "not an AG-UI event: NoneType"),
+        (UserMessage(id="u", content="x"), "not an AG-UI event: UserMessage"),
+        ({}, 'missing "type"'), ({"type": 1}, '"type" must be a string, not int'),
+    ):  # fmt: skip
+        with pytest.raises(AGUIError, match=f"^{message}$"):
             reducer().apply(bad)  # type: ignore[arg-type]
     for chunk in ("TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"):
         with pytest.raises(AGUIError, match=f"{chunk}: chunks are expanded"):

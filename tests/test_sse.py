@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agui_codec import (
     AGUIError,
     DecodeError,
+    EventDecoder,
     FrameTooLargeError,
     ServerSentEvent,
     SSEParser,
@@ -133,8 +134,23 @@ def test_given_at_the_blank_line(end: bytes) -> None:
     assert parser.feed(end[-1:]) == [ServerSentEvent(data="a")]
 
 
+@pytest.mark.parametrize(
+    "end", [b"event: x\n", b"event: end", b"id: 7", b"id: 7\nevent: x\n", b"event", b"i", b"x"]
+)
+def test_lines_without_data_at_the_end_lose_no_event(end: bytes) -> None:
+    for size in (1, 100):
+        parser = SSEParser()
+        decoder = EventDecoder(as_dict=True)
+        stream = b'data: {"type":"RUN_ERROR"}\n\n' + end
+        for at in range(0, len(stream), size):
+            parser.feed(stream[at : at + size])
+            decoder.feed(stream[at : at + size])
+        assert parser.close() == []
+        assert decoder.close() == []
+
+
 def test_s5_an_event_without_its_blank_line_is_reported() -> None:
-    for stream in (b"data: a\n", b"data: a", b"data", b"da", b"event: x\n"):
+    for stream in (b"data: a\n", b"data: a", b"data", b"da"):
         parser = SSEParser()
         assert parser.feed(b"data: first\n\n" + stream) == [ServerSentEvent(data="first")]
         with pytest.raises(TruncatedStreamError, match="event 1: the stream ended") as caught:

@@ -9,8 +9,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import ag_ui.core
 import pytest
-from ag_ui.core import RunAgentInput
+from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
+from pydantic import BaseModel
 
 from agui_codec import (
     ChunkExpander,
@@ -19,6 +21,8 @@ from agui_codec import (
     EventVerifier,
     LegacyDowngrader,
     LegacyUpgrader,
+    Pipeline,
+    client_pipeline,
     downgrade_input,
     enforce_input,
     upgrade_input,
@@ -172,7 +176,6 @@ def test_nulls_of_an_echoed_input() -> None:
         {"type": "TEXT_MESSAGE_END", "messageId": "m", "metadata": {"rawEvent": None}},
         {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": None},
         {"type": "FUTURE", "title": "x"},
-        {"no": "type"},
     ],
     ids=json.dumps,
 )
@@ -271,6 +274,137 @@ def test_the_draft_resume_becomes_a_list() -> None:
     assert enforce_input(output) is output
 
 
+# -- Python names ----------------------------------------------------------------------
+
+
+def snake(value: Any, names: dict[str, str]) -> Any:
+    """A document with the described keys under their Python names; payloads as they are."""
+    if isinstance(value, list):
+        return [snake(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        names.get(key, key): inner if key in PAYLOADS else snake(inner, names)
+        for key, inner in value.items()
+    }
+
+
+# What may hold anything: its keys are the user's.
+PAYLOADS = {
+    "content", "delta", "event", "forwardedProps", "metadata", "parameters", "patch", "payload",
+    "rawEvent", "responseSchema", "result", "snapshot", "state", "value",
+}  # fmt: skip
+
+
+def python_names() -> dict[str, str]:
+    """The Python name of each key of the wire, from the models of the SDK."""
+    names = {"encryptedValueType": "encrypted_value_type"}
+    for value in vars(ag_ui.core).values():
+        if isinstance(value, type) and issubclass(value, BaseModel):
+            names |= {
+                field.alias: name for name, field in value.model_fields.items() if field.alias
+            }
+    return names
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_python_names_become_the_wires(seed: int) -> None:
+    names = python_names()
+    events = stream(seed)
+    spelled = [snake(one, names) for one in events]
+    output, seen = upgraded(*spelled)
+    assert output == events
+    assert kinds(seen) == ["spelling"]
+    # As models, which read both.
+    assert models(output) == models(spelled)
+    _, error = feed_all(client_stages(), spelled)
+    assert error is None
+
+
+def client_stages() -> Pipeline:
+    ignore: Any = lambda _: None  # noqa: E731
+    return Pipeline(
+        LegacyUpgrader(on_deviation=ignore), EventEnforcer(), ChunkExpander(), EventVerifier()
+    )
+
+
+def test_where_python_names_are_read() -> None:
+    call = {
+        "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"},
+        "encrypted_value": "v", "encrypted_value_type": "t",
+    }  # fmt: skip
+    part = {"type": "image", "source": {"type": "url", "value": URL, "mime_type": "image/png"}}
+    messages = [
+        {"id": "1", "role": "assistant", "tool_calls": [call], "subagent_run_id": "s"},
+        {"id": "2", "role": "tool", "tool_call_id": "c", "content": [part]},
+        {"id": "3", "role": "activity", "activity_type": "x", "content": {"message_id": 1}},
+    ]
+    payload = {"message_id": {"run_id": [{"thread_id": 1}]}}
+    started = {
+        "type": "RUN_STARTED", "thread_id": "t", "run_id": "r", "parent_run_id": "p",
+        "input": {"thread_id": "t", "run_id": "r", "messages": messages, "forwarded_props": payload,
+                  "state": payload, "context": [], "tools": [
+                      {"name": "f", "description": "", "parameters": payload}],
+                  "resume": [{"interrupt_id": "i", "status": "resolved", "payload": payload}]},
+    }  # fmt: skip
+    interrupt = {"id": "i", "reason": "x", "tool_call_id": "c", "response_schema": payload}
+    done = {
+        "type": "RUN_FINISHED", "thread_id": "t", "run_id": "r", "result": payload,
+        "usage": [{"input_tokens": 1, "cache_write_input_tokens": 2}],
+        "outcome": {"type": "interrupt", "interrupts": [interrupt]}, "raw_event": payload,
+        "metadata": payload,
+    }  # fmt: skip
+    output, seen = upgraded(started, done)
+    text = json.dumps(output)
+    for name in ("tool_call", "encrypted_value", "mime_type", "activity_type", "subagent_run",
+                 "forwarded_props", "interrupt_id", "response_schema", "input_tokens",
+                 "raw_event", "parent_run_id"):  # fmt: skip
+        assert name not in text
+    # Payloads are never touched.
+    assert text.count(json.dumps(payload)) == 8
+    assert output[0]["input"]["messages"][2]["content"] == {"message_id": 1}
+    assert output[0]["input"]["messages"][0]["toolCalls"][0]["encryptedValueType"] == "t"
+    assert [(one.kind, one.path) for one in seen] == [("spelling", "threadId")]
+    assert EventEnforcer(on_deviation=pytest.fail).feed(output[0]) == [output[0]]
+    assert EventEnforcer(on_deviation=pytest.fail).feed(output[1]) == [output[1]]
+
+
+def test_the_wires_own_spelling_wins() -> None:
+    both = {"type": "TEXT_MESSAGE_END", "messageId": "m", "message_id": "n"}
+    assert upgraded(both)[0][0] is both
+    # The null of before 1.0, and the draft of interrupts, under Python names.
+    output, seen = upgraded({"type": "TEXT_MESSAGE_END", "message_id": "m", "raw_event": None})
+    assert output == [{"type": "TEXT_MESSAGE_END", "messageId": "m"}]
+    assert kinds(seen) == ["spelling", "legacy"]
+    future = {"type": "FUTURE", "thread_id": "t"}
+    assert upgraded(future)[0][0] is future
+
+
+def test_python_names_of_an_input() -> None:
+    given = {"thread_id": "t", "run_id": "r", "forwarded_props": {"a_b": 1}, "messages": [
+        {"id": "1", "role": "tool", "tool_call_id": "c", "content": ""}]}  # fmt: skip
+    seen: list[Deviation] = []
+    output = upgrade_input(given, on_deviation=seen.append)
+    assert output == {"threadId": "t", "runId": "r", "forwardedProps": {"a_b": 1}, "messages": [
+        {"id": "1", "role": "tool", "toolCallId": "c", "content": ""}]}  # fmt: skip
+    assert kinds(seen) == ["spelling"]
+    assert enforce_input(output) is output
+
+
+def test_a_client_reads_python_names() -> None:
+    events = [
+        {"type": "RUN_STARTED", "thread_id": "t", "run_id": "r"},
+        {"type": "TEXT_MESSAGE_CHUNK", "message_id": "m", "delta": "a"},
+        {"type": "RUN_FINISHED", "thread_id": "t", "run_id": "r"},
+    ]
+    seen: list[Deviation] = []
+    pipeline = client_pipeline(on_deviation=seen.append)
+    output = pipeline.feed(b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in events))
+    assert [one.type.value for one in output][-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
+    assert pipeline.close() == []
+    assert kinds(seen) == ["spelling"]
+
+
 # -- laws ------------------------------------------------------------------------------
 
 
@@ -352,7 +486,7 @@ def test_requests_to_older_peers(path: Path) -> None:
     request = downgrade_input(given, peer, on_deviation=seen.append)
     assert given == before
     for key, value in expect.get("request", {}).items():
-        assert request[key] == value
+        assert request[key] == (PROTOCOL_VERSION if key == "protocolVersion" else value)
     for key in expect.get("requestAbsentPaths", []):
         assert key not in request
     if path.stem == "era-0-0-39-flattens-content":
@@ -361,13 +495,13 @@ def test_requests_to_older_peers(path: Path) -> None:
     else:
         assert seen == []
     if peer is None:
-        assert request["protocolVersion"] == "1.1"
+        assert request["protocolVersion"] == PROTOCOL_VERSION
 
 
-def test_a_peer_of_today_is_told_our_version() -> None:
-    given = {"threadId": "t", "runId": "r", "messages": []}
-    assert downgrade_input(given) == {**given, "protocolVersion": "1.1"}
-    assert downgrade_input(given, "1.0")["protocolVersion"] == "1.1"
+def test_a_peer_of_today_is_told_the_version_of_the_sdk() -> None:
+    given = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}
+    assert downgrade_input(given) == {**given, "protocolVersion": PROTOCOL_VERSION}
+    assert downgrade_input(given, "1.0")["protocolVersion"] == PROTOCOL_VERSION
     declared = {**given, "protocolVersion": "1.0"}
     assert downgrade_input(declared) is declared
     assert downgrade_input(declared, "0.0.57") == given

@@ -21,7 +21,7 @@ from ag_ui.core import (
 )
 from pydantic import BaseModel
 
-from agui_codec import EncodeError, EventEncoder, to_json
+from agui_codec import EncodeError, EventEncoder, proto, to_json
 from oracle import (
     ADAPTER,
     ENCODER,
@@ -222,11 +222,43 @@ def test_with_both_spellings_the_camel_case_one_is_the_field(cls: type[BaseModel
             written = json.loads(encoded(wire))
             assert written == {**rest, "type": minimal["type"].value, **values}
             assert list(written)[-2:] == [first, second]
-            # The field is absent where it is None; the other is data.
+            # Both are absent where they are None: the official serializer leaves out either key.
             wire = {**rest, first: None, second: None}
             written = json.loads(encoded(wire))
-            assert written[name] is None
+            assert (name in written) is not is_optional(field)
             assert (field.alias in written) is not is_optional(field)
+
+
+NOTHING = [None, float("nan"), float("inf"), Color.NONE, Color.NAN]
+
+
+def with_both(model: BaseModel, value: Any) -> Any:
+    """The wire dict of a model, with `value` under the other spelling of every field in it."""
+    wire = {}
+    for name, field in type(model).model_fields.items():
+        inner = model.__dict__[name]
+        if isinstance(inner, BaseModel):
+            inner = with_both(inner, value)
+        elif isinstance(inner, list):
+            inner = [
+                with_both(item, value) if isinstance(item, BaseModel) else item for item in inner
+            ]
+        wire[field.alias or name] = inner
+    for name, field in type(model).model_fields.items():
+        if field.alias not in (None, name):
+            wire[name] = value
+    return wire
+
+
+@by_class
+def test_the_losing_spelling_without_a_value_is_left_out_at_every_level(
+    cls: type[BaseModel],
+) -> None:
+    for event in variants(cls):
+        for value in [*NOTHING, 0, "", [None]]:
+            wire = with_both(event, value)
+            assert_wire_same(wire, ADAPTER.validate_python(wire))
+            proto.encode(wire)
 
 
 def test_with_both_spellings_the_model_agrees() -> None:

@@ -17,6 +17,7 @@ from agui_codec._native import (
     Change,
     ChunkExpander,
     Compactor,
+    ConcurrentUseError,
     DecodeError,
     Deviation,
     EncodeError,
@@ -63,7 +64,15 @@ from agui_codec.stream import (
 )
 
 if TYPE_CHECKING:
-    from agui_codec.history import EventHistory, JSONLinesStore, RunInfo, SQLiteStore
+    from agui_codec.history import (
+        AsyncEventHistory,
+        DuplicateRunError,
+        EventHistory,
+        JSONLinesStore,
+        RunInfo,
+        RunNotFoundError,
+        SQLiteStore,
+    )
 
 if DEBUG_BUILD:
     warnings.warn(
@@ -78,11 +87,14 @@ __all__ = [
     "MAX_DEPTH",
     "SSE_MEDIA_TYPE",
     "AGUIError",
+    "AsyncEventHistory",
     "Change",
     "ChunkExpander",
     "Compactor",
+    "ConcurrentUseError",
     "DecodeError",
     "Deviation",
+    "DuplicateRunError",
     "EncodeError",
     "EnforcementError",
     "EventDecoder",
@@ -98,6 +110,7 @@ __all__ = [
     "PatchError",
     "Pipeline",
     "RunInfo",
+    "RunNotFoundError",
     "SQLiteStore",
     "SSEParser",
     "SequenceError",
@@ -129,9 +142,20 @@ __all__ = [
 ]
 
 
+_HISTORY = {
+    "AsyncEventHistory",
+    "DuplicateRunError",
+    "EventHistory",
+    "JSONLinesStore",
+    "RunInfo",
+    "RunNotFoundError",
+    "SQLiteStore",
+}
+
+
 def __getattr__(name: str) -> object:
     """What a server seldom needs, imported on first use (SQLite alone takes milliseconds)."""
-    if name in {"EventHistory", "JSONLinesStore", "RunInfo", "SQLiteStore"}:
+    if name in _HISTORY:
         from agui_codec import history
 
         return getattr(history, name)

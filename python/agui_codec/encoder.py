@@ -25,15 +25,22 @@ class EventEncoder(_native.EventEncoder, _OfficialEventEncoder):
     Args:
         accept: The ``Accept`` header of the request. Protobuf is chosen if the header names its
             media type, ``application/vnd.ag-ui.event+proto`` or the older ``application/x-ag-ui``,
-            with a ``q`` above 0; else, and for None or what is no str, Server-Sent Events. Which of
+            with a ``q`` above 0; else, and for None, Server-Sent Events. Which of
             them the header prefers is not asked (AG-UI: relative ``q`` values are not compared).
         default: Called with a value that JSON cannot carry; what it returns is written in its
             place. Without it such a value raises.
         drop_raw_event: Leave ``rawEvent`` out of every event.
         protobuf_on_wildcard: Take ``*/*`` and ``application/*`` for protobuf, as the AG-UI 1.0 text
             recommends. Not the default: plain HTTP clients send ``*/*`` and cannot read frames.
+        exact_integers: Over protobuf, refuse an integer that a double cannot carry. Otherwise the
+            nearest double is sent, which is what a JavaScript client reads from JSON as well, and
+            ``on_deviation`` is told.
+        on_deviation: Called with a :class:`agui_codec.Deviation` for everything in an event that
+            the protobuf wire has no place for, and for each number that it changes. Without it they
+            are logged, at WARNING under the name ``agui_codec``. What it raises comes through.
 
     Raises:
+        TypeError: For an argument of the wrong type.
         EncodeError: From the encoding methods, for an object that is neither an event model nor
             a dict, or one that cannot be written. For models in JSON the error is pydantic's own
             (``PydanticSerializationError``).

@@ -3,7 +3,6 @@
 import threading
 from typing import Any
 
-from ag_ui.core.events import BaseEvent
 from ag_ui.encoder import EventEncoder as _Official
 
 from agui_codec import _native
@@ -15,34 +14,27 @@ _lock = threading.Lock()
 # While installed: what the classes had under each name that was set, or _ABSENT.
 _saved: dict[tuple[type, str], Any] = {}
 _ABSENT = object()
+_NO_OPTIONS = {"drop_raw_event": False, "protobuf_on_wildcard": False, "exact_integers": False}
+_options = _NO_OPTIONS
 
 
-def _init(self: Any, *args: Any, **kwargs: Any) -> None:
+def _init(self: Any, accept: object = None, **options: Any) -> None:
+    """``__init__`` of the official class with arguments that ask for something."""
     if type(self)._encode_sse is not _Official._encode_sse:
         # A subclass with framing of its own sends text, whatever is asked for.
-        args, kwargs = (), {**kwargs, "accept": None}
-    self._agui_codec = EventEncoder(*args, **kwargs)
+        accept = None
+    # The official encoder takes no notice of the argument; what is no header asks nothing.
+    header = accept if isinstance(accept, str) else None
+    self._agui_codec = EventEncoder(header, **{**_options, **options})
 
 
-def _ours(encoder: Any) -> EventEncoder:
-    """The encoder behind an instance of the official class, made now if it is older than us."""
-    if "_agui_codec" not in vars(encoder):
-        _init(encoder)
-    ours: EventEncoder = encoder._agui_codec
-    return ours
-
-
-def _delegate(name: str) -> Any:
-    def method(self: Any, *args: Any) -> Any:
-        return getattr(_ours(self), name)(*args)
-
-    method.__name__ = name
-    method.__doc__ = getattr(EventEncoder, name).__doc__
-    return method
-
-
-def install() -> None:
-    """Make ``ag_ui.encoder.EventEncoder`` encode with this package, in place.
+def install(
+    *,
+    drop_raw_event: bool = False,
+    protobuf_on_wildcard: bool = False,
+    exact_integers: bool = False,
+) -> None:
+    r"""Make ``ag_ui.encoder.EventEncoder`` encode with this package, in place.
 
     Works for code that has already imported the class, since it is the class that changes, and so
     also for encoders that exist already and for subclasses. It takes the arguments and has the
@@ -50,33 +42,46 @@ def install() -> None:
     SDK's events, called with exactly this argument, takes the same path; called otherwise it is
     pydantic's.
 
-    Calling it again changes nothing. It may be called from any thread; :func:`uninstall` undoes it.
+    Calling it again replaces the options, also for encoders that exist already; only one that was
+    made with options of its own, or that answers protobuf, keeps those it was made with. It may be
+    called from any thread; :func:`uninstall` undoes it.
+
+    Args:
+        drop_raw_event: Leave ``rawEvent`` out of every event.
+        protobuf_on_wildcard: Take ``*/*`` and ``application/*`` in an ``Accept`` header for
+            protobuf; see :class:`agui_codec.EventEncoder`.
+        exact_integers: Refuse an integer that protobuf cannot carry exactly, instead of sending
+            the nearest double.
+
+    Example:
+        >>> import agui_codec
+        >>> agui_codec.install(drop_raw_event=True)
+        >>> from ag_ui.core import StepStartedEvent
+        >>> from ag_ui.encoder import EventEncoder
+        >>> EventEncoder().encode(StepStartedEvent(step_name="a", raw_event={"large": "object"}))
+        'data: {"type":"STEP_STARTED","stepName":"a"}\n\n'
+        >>> agui_codec.uninstall()
     """
+    global _options
+    options = {
+        "drop_raw_event": drop_raw_event,
+        "protobuf_on_wildcard": protobuf_on_wildcard,
+        "exact_integers": exact_integers,
+    }
     with _lock:
+        _native.set_installed(**options)
+        _options = options
         if _saved:
             return
-        patches: dict[tuple[type, str], Any] = {
-            (_Official, "__init__"): _init,
-            # The hot ones are native and bind without a Python frame.
-            (_Official, "encode"): _native.official_encode,
-            (_Official, "_encode_sse"): _delegate("encode_sse"),
-            (BaseEvent, "model_dump_json"): _native.model_dump_json,
-        }
-        for name in (
-            "encode_sse",
-            "encode_binary",
-            "encode_protobuf",
-            "encode_many",
-            "get_content_type",
-        ):
-            patches[_Official, name] = _delegate(name)
-        for (cls, name), value in patches.items():
+        # All are native, and run without a Python frame.
+        for cls, name, method in _native.patches():
             _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
-            setattr(cls, name, value)
+            setattr(cls, name, method)
 
 
 def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
+    global _options
     with _lock:
         for (cls, name), value in _saved.items():
             if value is _ABSENT:
@@ -84,3 +89,5 @@ def uninstall() -> None:
             else:
                 setattr(cls, name, value)
         _saved.clear()
+        _native.set_installed(**_NO_OPTIONS)
+        _options = _NO_OPTIONS

@@ -15,14 +15,14 @@ from agui_codec._native import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
 
     from agui_codec._native import Deviation
 
 __all__ = ["athrough", "client_pipeline", "expand_chunks", "through", "verify_events"]
 
 
-def through(events: Iterable[Any], *stages: Any) -> Iterator[Any]:
+def through(events: Iterable[Any], *stages: Any) -> Generator[Any, None, None]:
     """Iterate over what comes out when a stream goes through stages.
 
     At the end the stages are closed, and what that gives comes last. An error of a stage comes
@@ -36,16 +36,17 @@ def through(events: Iterable[Any], *stages: Any) -> Iterator[Any]:
             or an iterable of events; see :class:`Pipeline`.
 
     Returns:
-        An iterator over events.
+        A generator of events.
 
     Raises:
-        TypeError: For something that is no stage; at once.
+        TypeError: For something that is not a stage; at once. From the iteration, for a stage that
+            gives something that is not an event.
         AGUIError: From the iteration, what a stage raises.
     """
     return _through(events, Pipeline(*stages))
 
 
-def _through(events: Iterable[Any], pipeline: Pipeline) -> Iterator[Any]:
+def _through(events: Iterable[Any], pipeline: Pipeline) -> Generator[Any, None, None]:
     complete = False
     try:
         for event in events:
@@ -62,7 +63,7 @@ def _through(events: Iterable[Any], pipeline: Pipeline) -> Iterator[Any]:
             close()
 
 
-def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncIterator[Any]:
+def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncGenerator[Any, None]:
     """Iterate over what comes out when a stream goes through stages, asynchronously.
 
     As :func:`through`; the stages themselves do not wait for anything. On an early end ``events``
@@ -73,16 +74,17 @@ def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncIterator[Any]:
         *stages: As for :func:`through`.
 
     Returns:
-        An async iterator over events.
+        An async generator of events.
 
     Raises:
-        TypeError: For something that is no stage; at once.
+        TypeError: For something that is not a stage; at once. From the iteration, for a stage that
+            gives something that is not an event.
         AGUIError: From the iteration, what a stage raises.
     """
     return _athrough(events, Pipeline(*stages))
 
 
-async def _athrough(events: AsyncIterable[Any], pipeline: Pipeline) -> AsyncIterator[Any]:
+async def _athrough(events: AsyncIterable[Any], pipeline: Pipeline) -> AsyncGenerator[Any, None]:
     complete = False
     iterator = aiter(events)
     try:
@@ -104,14 +106,14 @@ async def _athrough(events: AsyncIterable[Any], pipeline: Pipeline) -> AsyncIter
                     await aclose()
 
 
-def expand_chunks(events: Iterable[Any]) -> Iterator[Any]:
+def expand_chunks(events: Iterable[Any]) -> Generator[Any, None, None]:
     """Iterate over events with their chunks expanded; see :class:`ChunkExpander`.
 
     Args:
         events: Event models or wire dicts.
 
     Returns:
-        An iterator over events without ``*_CHUNK``.
+        A generator of events without ``*_CHUNK``.
 
     Raises:
         SequenceError: From the iteration, for a chunk that contradicts the ones before it.
@@ -119,14 +121,14 @@ def expand_chunks(events: Iterable[Any]) -> Iterator[Any]:
     return through(events, ChunkExpander())
 
 
-def verify_events(events: Iterable[Any]) -> Iterator[Any]:
+def verify_events(events: Iterable[Any]) -> Generator[Any, None, None]:
     """Iterate over events, each of which may stand where it stands; see :class:`EventVerifier`.
 
     Args:
         events: Event models or wire dicts, without chunks.
 
     Returns:
-        An iterator over the same events.
+        A generator of the same events.
 
     Raises:
         SequenceError: From the iteration, for an event out of place, or a stream that ended before
@@ -142,6 +144,10 @@ def client_pipeline(
     max_event_bytes: int = 10 * 1024 * 1024,
     on_deviation: Callable[[Deviation], object] | None = None,
     allow_done: bool = False,
+    thread_id: str | None = None,
+    repair: bool = False,
+    max_open: int = 10_000,
+    max_items: int = 1_000_000,
 ) -> Pipeline:
     """All that a client does between the bytes of a response and the events that it can trust.
 
@@ -162,6 +168,13 @@ def client_pipeline(
         on_deviation: Called with a :class:`Deviation` for whatever is tolerated. Without it they
             are logged, at WARNING under the name ``agui_codec``.
         allow_done: Pass over ``data: [DONE]``; see :class:`EventDecoder`.
+        thread_id: The thread that every run must be on: the one of the input that was sent. None
+            for the thread of the first run.
+        repair: Close what a producer has left open, and drop what is out of place; see
+            :class:`EventVerifier`.
+        max_open: How many items may be open at once; see :class:`ChunkExpander` and
+            :class:`EventVerifier`.
+        max_items: How many items of one run may be remembered; see :class:`EventVerifier`.
 
     Returns:
         The pipeline, for one stream.
@@ -182,7 +195,13 @@ def client_pipeline(
         LegacyUpgrader(on_deviation=on_deviation),
         *middleware,
         EventEnforcer(on_deviation=on_deviation),
-        ChunkExpander(on_deviation=on_deviation),
-        EventVerifier(),
+        ChunkExpander(max_open=max_open, on_deviation=on_deviation),
+        EventVerifier(
+            thread_id=thread_id,
+            repair=repair,
+            max_open=max_open,
+            max_items=max_items,
+            on_deviation=on_deviation,
+        ),
         as_models=not as_dict,
     )

@@ -8,14 +8,13 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 use std::ffi::CStr;
 
 use super::plan::{Bounds, Plan, Shape, Spelling, validator};
 use super::registry::{Registry, registry};
 use super::view::Surprise;
-use crate::capi::{self, Arguments, DictIter, Function};
+use crate::capi::{self, Arguments, Function};
 
 /// A model in the making.
 pub struct Builder<'py> {
@@ -177,9 +176,8 @@ pub fn accept<'py>(
         },
         Shape::Map => {
             let dict = value.cast_exact::<PyDict>().map_err(|_| Surprise)?;
-            let only_str = with_critical_section(dict, || {
-                DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key))
-            });
+            let only_str =
+                capi::walk(dict, |mut items| items.all(|(key, _)| key.read(capi::is_exact_str)));
             // The validator makes a dict of its own, too.
             return if only_str { Ok(Some(dict.copy()?.into_any())) } else { Err(Surprise) };
         }

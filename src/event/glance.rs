@@ -1,13 +1,12 @@
 //! A first look at a wire dict, for what most events are: a few strings under the protocol's keys.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyInt};
 
 use super::EventKind;
 use super::plan::{Bounds, Field, Plan, Shape};
 use super::registry::registry;
-use crate::capi::{self, DictIter};
+use crate::capi::{self, Lent};
 
 /// What an event has, field by field. There is none for an event with a key that is not the interned
 /// object of a described field: text has to be compared then, and a stage looks for itself.
@@ -48,33 +47,32 @@ impl Glance {
 #[inline]
 pub fn look<'py>(
     dict: &Bound<'py, PyDict>,
-    mut see: impl FnMut(&Bound<'py, PyAny>),
+    mut see: impl FnMut(Lent<'_, 'py>),
 ) -> Option<(&'static Plan, EventKind, Glance)> {
     let registry = registry();
-    with_critical_section(dict, || {
-        let mut items = DictIter::new(dict);
+    capi::walk(dict, |mut items| {
         let (key, value) = items.next()?;
-        if !key.is(&registry.type_key) {
+        if !key.is(registry.type_key.bind(dict.py())) {
             return None;
         }
-        let kind = registry.interned_kind(&value)?;
+        let kind = value.read(|value| registry.interned_kind(value))?;
         let plan = registry.event(Some(kind))?;
         let tag = 1 << plan.tag?;
         let mut glance = Glance { present: tag, sound: tag };
         let mut expected = plan.own;
         for (key, value) in items {
-            let at = plan.find_interned(&key, expected)?;
+            let at = key.read(|key| plan.find_interned(key, expected))?;
             if at == plan.own {
-                see(&value);
+                see(value);
             }
             expected = at + 1;
             let bit = 1 << at;
             glance.present |= bit;
             // Most fields of most events hold a str.
             let is_sound = if plan.strs & bit != 0 {
-                capi::is_exact_str(&value)
+                value.read(capi::is_exact_str)
             } else {
-                is_sound(&plan.fields[at], &value)
+                value.read(|value| is_sound(&plan.fields[at], value))
             };
             glance.sound |= if is_sound { bit } else { 0 };
         }

@@ -18,5 +18,5 @@ pub use plan::{
     set_our_model_dump_json, validator,
 };
 pub use refusal::Refusal;
-pub use registry::{Registry, registry};
+pub use registry::{Registry, protocol_version, registry};
 pub use view::{Entry, Surprise, View};

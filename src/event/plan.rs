@@ -163,8 +163,12 @@ impl Plan {
     fn guards_hold(&self) -> bool {
         Python::attach(|py| {
             let class = self.class.bind(py);
-            let holds = || -> PyResult<bool> {
+            let mut version = 0;
+            let mut holds = || -> PyResult<bool> {
                 let serializer = class.getattr(intern!(py, "__pydantic_serializer__"))?;
+                // The look-up has given the class a version again. What follows may run Python
+                // code that changes the class, and with it the version.
+                version = capi::type_version(self.key);
                 let validator = class.getattr(intern!(py, "__pydantic_validator__"))?;
                 Ok(serializer.is(&self.serializer)
                     && validator.is(&self.validator)
@@ -173,9 +177,9 @@ impl Plan {
                     && self.omits_as_learned(class)?)
             };
             let holds = holds().unwrap_or(false);
+            let holds = holds && version == capi::type_version(self.key);
             if holds {
-                // The look-ups have given the class a version again.
-                self.version.store(capi::type_version(self.key), Ordering::Relaxed);
+                self.version.store(version, Ordering::Relaxed);
             }
             holds
         })

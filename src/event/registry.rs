@@ -34,6 +34,9 @@ pub struct Registry {
     /// A class with a field of any JSON value, for values that only pydantic can write.
     pub custom_event: Py<PyAny>,
 
+    /// The version of the protocol that the SDK declares, `MAJOR.MINOR`; None before 1.0.
+    protocol_version: Option<String>,
+
     /// The interned key `type`.
     pub type_key: Py<PyString>,
     /// The interned keys of all classes by their text, for who reads them from bytes.
@@ -47,6 +50,12 @@ pub struct Registry {
 #[inline]
 pub fn registry() -> &'static Registry {
     REGISTRY.get().expect("filled when the module is imported")
+}
+
+/// The version of the protocol that the installed SDK speaks, which is what we declare to peers; None
+/// if it is older than the declaration.
+pub fn protocol_version() -> Option<&'static str> {
+    registry().protocol_version.as_deref()
 }
 
 impl Registry {
@@ -109,6 +118,11 @@ impl Registry {
             enum_type: py.import("enum")?.getattr("EnumMeta")?.as_ptr() as usize,
 
             custom_event: core.getattr("CustomEvent")?.unbind(),
+            protocol_version: py
+                .import("ag_ui.core")?
+                .getattr_opt("PROTOCOL_VERSION")?
+                .map(|version| version.extract())
+                .transpose()?,
             type_key: PyString::intern(py, "type").unbind(),
             aliases,
         };

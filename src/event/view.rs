@@ -1,13 +1,12 @@
 //! Reading: what an event, or an object inside one, has to say, in either spelling.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyString};
 
 use super::EventKind;
 use super::plan::{Field, Plan, Spelling};
 use super::registry::registry;
-use crate::capi::{self, DictIter};
+use crate::capi::{self, Lent};
 
 /// An object of the protocol: an SDK model or a wire dict, with the plan that describes it.
 pub struct View<'py> {
@@ -91,34 +90,35 @@ impl<'py> View<'py> {
         &self,
         mut visit: impl FnMut(Entry<'_, 'py>) -> Result<(), E>,
     ) -> Result<(), E> {
-        with_critical_section(&self.fields, || match self.spelling {
+        match self.spelling {
             Spelling::Model => self.model_entries(&mut visit),
             Spelling::Wire => self.wire_entries(&mut visit),
-        })?;
+        }?;
         match &self.extra {
             None => Ok(()),
-            Some(extra) => with_critical_section(extra, || self.extra_entries(extra, &mut visit)),
+            Some(extra) => self.extra_entries(extra, &mut visit),
         }
     }
 
-    /// Calls `visit`, which must not run Python code, with every field that has a value, as long as
+    /// Calls `visit` with every field that has a value, as long as
     /// it says so. False if it did not always, or if there is anything else in the object.
     #[inline]
     pub fn declared(
         &self,
-        mut visit: impl FnMut(usize, &'static Field, &Bound<'py, PyAny>) -> bool,
+        mut visit: impl FnMut(usize, &'static Field, Lent<'_, 'py>) -> bool,
     ) -> bool {
         let plan = self.plan;
         let mut expected = 0;
-        with_critical_section(&self.fields, || {
-            self.extra.is_none()
-                && DictIter::new(&self.fields).all(|(key, value)| {
-                    let Some(at) = plan.find(&key, expected, self.spelling) else { return false };
-                    expected = at + 1;
-                    let field = &plan.fields[at];
-                    field.omit_none && value.is_none() || visit(at, field, &value)
-                })
-        }) && (self.spelling == Spelling::Wire || self.fields.len() == plan.fields.len())
+        let mut is_declared = |(key, value): (Lent<'_, 'py>, Lent<'_, 'py>)| {
+            let at = key.read(|key| plan.find(key, expected, self.spelling));
+            let Some(at) = at else { return false };
+            expected = at + 1;
+            let field = &plan.fields[at];
+            field.omit_none && value.is_none() || visit(at, field, value)
+        };
+        self.extra.is_none()
+            && capi::walk(&self.fields, |mut items| items.all(&mut is_declared))
+            && (self.spelling == Spelling::Wire || self.fields.len() == plan.fields.len())
     }
 
     #[inline]
@@ -128,19 +128,22 @@ impl<'py> View<'py> {
     ) -> Result<(), E> {
         let plan = self.plan;
         let mut expected = 0;
-        let mut items = DictIter::new(&self.fields);
-        while let Some((key, value)) = items.next() {
-            let at = plan.find(&key, expected, Spelling::Model).ok_or(Surprise)?;
-            expected = at + 1;
-            let field = &plan.fields[at];
-            if !(field.omit_none && value.is_none()) {
-                // Visiting may run Python code, which may drop it from the dict.
-                visit(Entry::Field(at, field, &value.to_owned()))?;
-                if !items.unchanged() {
-                    return Err(Surprise.into());
+        capi::walk(&self.fields, |mut items| {
+            while let Some((key, value)) = items.next() {
+                let at = key.read(|key| plan.find(key, expected, Spelling::Model));
+                let at = at.ok_or(Surprise)?;
+                expected = at + 1;
+                let field = &plan.fields[at];
+                if !(field.omit_none && value.is_none()) {
+                    // Visiting may run Python code, which may drop it from the dict.
+                    visit(Entry::Field(at, field, &value.own()))?;
+                    if !items.unchanged() {
+                        return Err(E::from(Surprise));
+                    }
                 }
             }
-        }
+            Ok(())
+        })?;
         if self.fields.len() != plan.fields.len() {
             return Err(Surprise.into());
         }
@@ -153,31 +156,34 @@ impl<'py> View<'py> {
     ) -> Result<(), E> {
         let plan = self.plan;
         let mut expected = 0;
-        let mut items = DictIter::new(&self.fields);
-        while let Some((key, value)) = items.next() {
-            let (key, value) = (key.to_owned(), value.to_owned());
-            let name = key.cast::<PyString>().map_err(|_| Surprise)?;
-            let name = &capi::plain_str(name).map_err(|_| Surprise)?;
-            let found = match plan.find_any(name, expected) {
-                // The wire's own spelling wins; the other is then an entry like any unknown one.
-                Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => None,
-                found => found,
-            };
-            match found {
-                Some((at, _)) => {
-                    expected = at + 1;
-                    let field = &plan.fields[at];
-                    if !(field.omit_none && value.is_none()) {
-                        visit(Entry::Field(at, field, &value))?;
+        capi::walk(&self.fields, |mut items| {
+            while let Some((key, value)) = items.next() {
+                let (key, value) = (key.own(), value.own());
+                let name = key.cast::<PyString>().map_err(|_| Surprise)?;
+                let name = &capi::plain_str(name).map_err(|_| Surprise)?;
+                match plan.find_any(name, expected) {
+                    // The wire's own spelling wins. The other is then an entry like any unknown one,
+                    // but for a None that means absence: pydantic leaves it out under either key.
+                    Some((at, Spelling::Model)) if self.has(&plan.fields[at].alias) => {
+                        if !(plan.fields[at].omit_none && value.is_none()) {
+                            visit(Entry::Extra(name, &value))?;
+                        }
                     }
+                    Some((at, _)) => {
+                        expected = at + 1;
+                        let field = &plan.fields[at];
+                        if !(field.omit_none && value.is_none()) {
+                            visit(Entry::Field(at, field, &value))?;
+                        }
+                    }
+                    None => visit(Entry::Extra(name, &value))?,
                 }
-                None => visit(Entry::Extra(name, &value))?,
+                if !items.unchanged() {
+                    return Err(Surprise.into());
+                }
             }
-            if !items.unchanged() {
-                return Err(Surprise.into());
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     #[cold]
@@ -186,19 +192,20 @@ impl<'py> View<'py> {
         extra: &Bound<'py, PyDict>,
         visit: &mut impl FnMut(Entry<'_, 'py>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut items = DictIter::new(extra);
-        while let Some((key, value)) = items.next() {
-            let (key, value) = (key.to_owned(), value.to_owned());
-            let name = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
-            if self.plan.find_any(name, 0).is_some() {
-                return Err(Surprise.into());
+        capi::walk(extra, |mut items| {
+            while let Some((key, value)) = items.next() {
+                let (key, value) = (key.own(), value.own());
+                let name = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
+                if self.plan.find_any(name, 0).is_some() {
+                    return Err(Surprise.into());
+                }
+                visit(Entry::Extra(name, &value))?;
+                if !items.unchanged() {
+                    return Err(Surprise.into());
+                }
             }
-            visit(Entry::Extra(name, &value))?;
-            if !items.unchanged() {
-                return Err(Surprise.into());
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn has(&self, key: &Py<PyString>) -> bool {

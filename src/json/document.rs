@@ -2,13 +2,13 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 
 use super::wire::Wire;
 use super::writer::{Stop, Writer};
 use super::{MAX_DEPTH, official};
 use crate::capi;
-use crate::errors::Fault;
+use crate::errors::{Fault, not_an_event_reason};
 use crate::event::registry;
 
 /// How an encoder was asked to write.
@@ -17,6 +17,10 @@ pub struct Options<'py> {
     /// Called with a value that JSON cannot carry; what it returns is written instead.
     pub default: Option<Bound<'py, PyAny>>,
     pub drop_raw_event: bool,
+    /// Refuse an integer that protobuf cannot carry exactly.
+    pub exact_integers: bool,
+    /// Called with what protobuf cannot carry.
+    pub on_deviation: Option<Bound<'py, PyAny>>,
 }
 
 /// Appends the event. On an error nothing usable has been appended.
@@ -33,18 +37,14 @@ pub fn write_event<'py>(
     if let Ok(dict) = event.cast::<PyDict>() {
         return write_wire(writer, dict, options).map_err(|fault| fault.into_encode_error(py));
     }
-    if event.hasattr(intern!(py, "model_dump_json"))? {
-        let text = official::document(event, options)?;
-        let text = text.to_str()?;
-        writer.ascii &= text.is_ascii();
-        writer.bytes.extend_from_slice(text.as_bytes());
-        return Ok(());
+    if event.is_instance_of::<PyType>() || !event.hasattr(intern!(py, "model_dump_json"))? {
+        return Err(Fault::new(not_an_event_reason(event)).into_encode_error(py));
     }
-    let reason = format!(
-        "an event is a model of ag_ui.core or a dict with a \"type\", not {}",
-        official::type_name(event)
-    );
-    Err(Fault::new(reason).into_encode_error(py))
+    let text = official::document(event, options)?;
+    let text = text.to_str()?;
+    writer.ascii &= text.is_ascii();
+    writer.bytes.extend_from_slice(text.as_bytes());
+    Ok(())
 }
 
 /// Appends a model, if it holds only what this crate knows how to write; else nothing.

@@ -22,5 +22,5 @@ pub use document::{Options, write_event, write_model};
 pub use keys::{Loan, Tools};
 pub use lines::{LineTooLong, Lines};
 pub use number::compare_floats;
-pub use official::{type_name, value as official_value};
+pub use official::{cause_of, type_name, value as official_value};
 pub use writer::{MAX_DEPTH, Stop, Writer, is_constant};

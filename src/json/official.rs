@@ -1,9 +1,10 @@
 //! Handing over to pydantic: whole events, or values inside a wire dict.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use std::sync::{Mutex, PoisonError};
 
 use super::document::Options;
 use super::stack;
@@ -19,15 +20,86 @@ pub fn document<'py>(
     let py = event.py();
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "by_alias"), true)?;
-    if let Some(default) = &options.default {
-        arguments.set_item(intern!(py, "fallback"), default)?;
-    }
+    let hook = match &options.default {
+        Some(default) => {
+            let hook = Hook { default: default.clone().unbind(), raised: Mutex::new(None) };
+            let hook = Bound::new(py, hook)?;
+            arguments.set_item(intern!(py, "fallback"), &hook)?;
+            Some(hook)
+        }
+        None => None,
+    };
     let bare = if options.drop_raw_event { without_raw_event(event)? } else { None };
     let event = bare.as_ref().unwrap_or(event);
-    let text = stack::model_dump_json(event, &arguments)?;
+    let text = stack::model_dump_json(event, &arguments).map_err(|error| {
+        let raised = hook.and_then(|hook| hook.get().raised());
+        explain(py, error, raised)
+    })?;
     text.cast_into::<PyString>().map_err(|error| {
         PyTypeError::new_err(format!("model_dump_json of {}: {error}", type_name(event)))
     })
+}
+
+/// The user's `default`, which keeps what it raises: pydantic only quotes it.
+#[pyclass(frozen)]
+struct Hook {
+    default: Py<PyAny>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+#[pymethods]
+impl Hook {
+    fn __call__<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let answer = self.default.bind(py).call1((value,));
+        if let Err(error) = &answer {
+            let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+            *raised = Some(error.clone_ref(py));
+        }
+        answer
+    }
+}
+
+impl Hook {
+    fn raised(&self) -> Option<PyErr> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The error of pydantic's, with what the user's hook has raised for its cause.
+#[cold]
+fn explain(py: Python<'_>, error: PyErr, raised: Option<PyErr>) -> PyErr {
+    match raised {
+        // Ctrl-C and the like are not errors of the event.
+        Some(raised) if !raised.is_instance_of::<PyException>(py) => raised,
+        Some(raised) => {
+            if !error.value(py).is(raised.value(py)) {
+                error.set_cause(py, Some(raised));
+            }
+            error
+        }
+        // Pydantic's walk over a dict panics when the dict grows or shrinks meanwhile. It is no
+        // `Exception` there.
+        None if is_panic(py, &error) => {
+            let changed = Fault::new("the event was changed while it was written");
+            let changed = changed.into_encode_error(py);
+            changed.set_cause(py, Some(error));
+            changed
+        }
+        None => error,
+    }
+}
+
+fn is_panic(py: Python<'_>, error: &PyErr) -> bool {
+    !error.is_instance_of::<PyException>(py)
+        && error.get_type(py).name().is_ok_and(|name| name == "PanicException")
+}
+
+/// The cause of an error that pydantic raised: what the user's hook did, if there is one.
+#[cold]
+pub fn cause_of(py: Python<'_>, error: PyErr, options: &Options<'_>) -> PyErr {
+    let raised = if options.default.is_some() { error.cause(py) } else { None };
+    raised.filter(|raised| raised.is_instance_of::<PyException>(py)).unwrap_or(error)
 }
 
 /// A copy of the event that has no `raw_event`, if it has one. (`exclude` would be an argument
@@ -54,6 +126,7 @@ fn without_raw_event<'py>(event: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
 pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<String, Fault> {
     in_event(value, options).map_err(|cause| {
         let py = value.py();
+        let cause = cause_of(py, cause, options);
         let mut steps = Vec::new();
         let culprit = locate(value.clone(), options, &mut steps);
         steps.reverse();
@@ -74,7 +147,7 @@ fn in_event(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<String>
     arguments.set_item(intern!(py, "value"), value)?;
     let event = registry().custom_event.bind(py).call((), Some(&arguments))?;
     let text =
-        document(&event, &Options { drop_raw_event: false, default: options.default.clone() })?;
+        document(&event, &Options { default: options.default.clone(), ..Options::default() })?;
     let json = text.to_str()?;
     let inner = json.strip_prefix(r#"{"type":"CUSTOM","name":"","value":"#);
     let inner = inner.and_then(|rest| rest.strip_suffix('}'));

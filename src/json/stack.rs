@@ -24,7 +24,7 @@ pub fn model_dump_json<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = event.py();
     let dump = event.getattr(intern!(py, "model_dump_json"))?;
-    if !nests_deeper(event, SHALLOW) || stack_left().is_some_and(|left| left >= ENOUGH) {
+    if stack_left().is_some_and(|left| left >= ENOUGH) || !nests_deeper(event, SHALLOW) {
         return dump.call((), Some(arguments));
     }
     let context = py.import("contextvars")?.call_method0("copy_context")?;
@@ -88,10 +88,15 @@ pub fn nests_deeper(value: &Bound<'_, PyAny>, levels: u32) -> bool {
 fn stack_left() -> Option<usize> {
     let here = 0_u8;
     let here = (&raw const here).addr();
-    stack_end().map(|end| here.saturating_sub(end))
+    STACK_END.with(|end| end.map(|end| here.saturating_sub(end)))
 }
 
-/// The lowest address of this thread's stack.
+thread_local! {
+    /// The lowest address of this thread's stack. Asking for it again and again would cost more than
+    /// writing a small event: Linux reads a file of its own for the main thread.
+    static STACK_END: Option<usize> = stack_end();
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn stack_end() -> Option<usize> {
     let mut attributes = std::mem::MaybeUninit::uninit();

@@ -10,7 +10,7 @@ use super::stack::nests_deeper;
 use super::writer::{Stop, Writer, Written, is_constant};
 use super::{MAX_DEPTH, escape, official};
 use crate::capi;
-use crate::errors::{Fault, Step};
+use crate::errors::{Fault, Step, not_an_event_reason};
 use crate::event::{Entry, Plan, Registry, Shape, Spelling, View, registry};
 
 pub struct Wire<'a, 'py> {
@@ -28,13 +28,12 @@ impl<'py> Wire<'_, 'py> {
         let registry = registry();
         let type_key = registry.type_key.bind(dict.py());
         // `type` usually comes first: seeing that is cheaper than a look-up.
-        let first = capi::DictIter::new(dict).next().filter(|(key, _)| key.is(type_key));
-        let kind_name = match first {
-            Some((_, value)) => Some(value.to_owned()),
-            None => capi::dict_get(dict, type_key),
-        };
+        let first = capi::walk(dict, |mut items| {
+            items.next().filter(|(key, _)| key.is(type_key)).map(|(_, value)| value.own())
+        });
+        let kind_name = first.or_else(|| capi::dict_get(dict, type_key));
         let Some(kind_name) = kind_name else {
-            return Err(fault("an event has a \"type\""));
+            return Err(fault(not_an_event_reason(dict)));
         };
         let kind = registry.kind(&kind_name);
         if kind.is_none() && !kind_name.is_instance_of::<PyString>() {
@@ -93,12 +92,23 @@ impl<'py> Wire<'_, 'py> {
                 if dropped.is_some() && plan.find(key, 0, Spelling::Model) == dropped {
                     return Ok(());
                 }
+                let start = self.writer.bytes.len();
                 self.writer.bytes.push(b',');
                 let written = self.payload(key).and_then(|()| {
                     self.writer.bytes.push(b':');
-                    self.payload(value)
+                    let start = self.writer.bytes.len();
+                    self.payload(value)?;
+                    Ok(&self.writer.bytes[start..] == b"null")
                 });
-                written.map_err(|stop| stop.inside(Step::Key(key.to_string())))
+                let is_null = written.map_err(|stop| stop.inside(Step::Key(key.to_string())))?;
+                // The other spelling of a field that the dict has, too.
+                if is_null
+                    && let Some(at) = plan.find(key, 0, Spelling::Model)
+                    && plan.fields[at].omit_none
+                {
+                    self.writer.bytes.truncate(start);
+                }
+                Ok(())
             }
         })?;
         self.writer.depth -= 1;

@@ -3,12 +3,11 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::collections::HashSet;
 
 use super::{escape, number};
-use crate::capi::{self, DictIter, Text};
+use crate::capi::{self, Lent, Text};
 use crate::errors::{Fault, Step};
 use crate::event::{Entry, Field, Plan, Registry, Shape, Surprise, View, registry};
 
@@ -172,7 +171,7 @@ impl Writer {
             }
             Shape::List { item, .. } => match value.cast_exact::<PyList>() {
                 Ok(list) => {
-                    return self.list(list, |writer, value| writer.shape(item, &value.clone()));
+                    return self.list(list, |writer, value| writer.shape(item, &value.own()));
                 }
                 Err(_) => false,
             },
@@ -193,8 +192,8 @@ impl Writer {
 
     /// A value that a container lends: Python code that runs while it is written may drop it.
     #[inline]
-    fn lent(&mut self, value: &Bound<'_, PyAny>) -> Written {
-        if self.leaf(value) { Ok(()) } else { self.compound(&value.clone()) }
+    fn lent(&mut self, value: Lent<'_, '_>) -> Written {
+        if value.read(|value| self.leaf(value)) { Ok(()) } else { self.compound(&value.own()) }
     }
 
     /// Writes a value of which this needs no reference, since no Python code runs meanwhile. The
@@ -318,18 +317,17 @@ impl Writer {
     fn list(
         &mut self,
         list: &Bound<'_, PyList>,
-        mut write: impl FnMut(&mut Self, &Bound<'_, PyAny>) -> Written,
+        mut write: impl FnMut(&mut Self, Lent<'_, '_>) -> Written,
     ) -> Written {
         let start = self.bytes.len();
         self.nested(|writer| {
-            with_critical_section(list, || {
-                let len = list.len();
+            capi::walk_list(list, |mut items| {
                 let mut at = 0;
-                while let Some(item) = capi::list_item(list, at) {
+                while let Some(item) = items.next() {
                     writer.bytes.push(b',');
-                    write(writer, &item).map_err(|stop| stop.inside(Step::Index(at)))?;
+                    write(writer, item).map_err(|stop| stop.inside(Step::Index(at)))?;
                     at += 1;
-                    if list.len() != len {
+                    if !items.unchanged() {
                         return Err(Stop::Official);
                     }
                 }
@@ -373,18 +371,23 @@ impl Writer {
     fn nested_dict(&mut self, dict: &Bound<'_, PyDict>) -> Result<bool, Stop> {
         let mut only_str_keys = true;
         self.nested(|writer| {
-            with_critical_section(dict, || {
-                let mut items = DictIter::new(dict);
+            capi::walk(dict, |mut items| {
                 while let Some((key, value)) = items.next() {
-                    if let Some(text) = capi::ascii(&key) {
-                        escape::push_key(&mut writer.bytes, text);
-                    } else if let Some(text) = capi::exact_text(&key) {
-                        writer.entry_key(&text)?;
-                    } else {
+                    let is_written = key.read(|key| {
+                        if let Some(text) = capi::ascii(key) {
+                            escape::push_key(&mut writer.bytes, text);
+                        } else if let Some(text) = capi::exact_text(key) {
+                            writer.entry_key(&text)?;
+                        } else {
+                            return Ok(false);
+                        }
+                        Ok::<_, Stop>(true)
+                    })?;
+                    if !is_written {
                         only_str_keys = false;
                         return Ok(());
                     }
-                    writer.lent(&value)?;
+                    writer.lent(value)?;
                     if !items.unchanged() {
                         return Err(Stop::Official);
                     }
@@ -401,10 +404,9 @@ impl Writer {
     fn dict_with_other_keys(&mut self, dict: &Bound<'_, PyDict>) -> Written {
         let mut seen = HashSet::new();
         self.nested(|writer| {
-            with_critical_section(dict, || {
-                let mut items = DictIter::new(dict);
+            capi::walk(dict, |mut items| {
                 while let Some((key, value)) = items.next() {
-                    let (key, value) = (key.to_owned(), value.to_owned());
+                    let (key, value) = (key.own(), value.own());
                     writer.bytes.push(b',');
                     let start = writer.bytes.len();
                     writer.key(&key)?;
@@ -488,7 +490,7 @@ fn has_str_keys(value: &Bound<'_, PyAny>) -> bool {
     let Ok(dict) = value.cast::<PyDict>() else {
         return false;
     };
-    with_critical_section(dict, || DictIter::new(dict).all(|(key, _)| capi::is_exact_str(&key)))
+    capi::walk(dict, |mut items| items.all(|(key, _)| key.read(capi::is_exact_str)))
 }
 
 fn bool_text(value: bool) -> &'static [u8] {

@@ -138,11 +138,18 @@ pub fn decode<'py>(
     })
 }
 
+/// So many dropped parts of one event are reported each, and the rest as a number: two bytes of a peer
+/// are enough for one.
+const MOST_REPORTED: usize = 100;
+
 /// The state of one decoding.
 pub struct Decoder<'py> {
     pub py: Python<'py>,
-    /// The paths of what is not known and was dropped, innermost step first.
+    /// The paths of what is not known and was dropped, innermost step first: the first
+    /// [`MOST_REPORTED`] of them.
     lost: Vec<Vec<Step>>,
+    /// How many more there were.
+    more_lost: usize,
     /// With the names that members of objects had before.
     loan: Loan,
     /// The items of the arrays that are being read, those of the innermost last.
@@ -151,7 +158,7 @@ pub struct Decoder<'py> {
 
 impl<'py> Decoder<'py> {
     fn new(py: Python<'py>) -> Self {
-        Self { py, lost: Vec::new(), loan: Loan::default(), items: Vec::new() }
+        Self { py, lost: Vec::new(), more_lost: 0, loan: Loan::default(), items: Vec::new() }
     }
 
     fn event(&mut self, data: &[u8]) -> Decoded<Bound<'py, PyDict>> {
@@ -287,7 +294,8 @@ impl<'py> Decoder<'py> {
         let item = self.object(inner, payload, depth);
         match item.map_err(|bad| inside_list(bad, message, at, list))? {
             Some(item) => list.append(item)?,
-            None => self.lost.push(Vec::new()),
+            None if self.lost.len() < MOST_REPORTED => self.lost.push(Vec::new()),
+            None => self.more_lost += 1,
         }
         for lost in &mut self.lost[mark..] {
             lost.push(Step::Index(index));
@@ -478,6 +486,15 @@ impl<'py> Decoder<'py> {
             };
             reporter.report(self.py, deviation)?;
         }
+        if self.more_lost > 0 {
+            let deviation = Deviation {
+                kind: "unknown_member".to_owned(),
+                event_type,
+                path: String::new(),
+                detail: format!("{} more parts of unknown types; dropped", self.more_lost),
+            };
+            reporter.report(self.py, deviation)?;
+        }
         Ok(())
     }
 }
@@ -514,29 +531,29 @@ fn envelope(data: &[u8]) -> Decoded<(usize, Payload<'_>)> {
     while !reader.is_empty() {
         let start = reader;
         let (number, wire_type) = reader.tag()?;
-        if let Some(arm) = EVENT.find(number) {
-            if known.is_some_and(|other| other != arm) {
-                return Err(Bad::at("more than one event in one envelope", start.rest()));
-            }
-            known = Some(arm);
-            if wire_type == WireType::Len {
-                let payload = reader.payload()?;
-                found = Some(match found {
-                    None => Payload::Whole(payload),
-                    Some(Payload::Whole(first)) => Payload::Parts(vec![first, payload]),
-                    Some(Payload::Parts(mut parts)) => {
-                        parts.push(payload);
-                        Payload::Parts(parts)
-                    }
-                });
-                continue;
-            }
-        } else if wire_type == WireType::Len {
+        if wire_type != WireType::Len {
+            // All arms are messages: with another wire type the number of one is an unknown field.
+            reader.skip(number, wire_type)?;
+            continue;
+        }
+        let Some(arm) = EVENT.find(number) else {
             unknown += 1;
             future &= walk(reader.payload()?).is_ok();
             continue;
+        };
+        if known.is_some_and(|other| other != arm) {
+            return Err(Bad::at("more than one event in one envelope", start.rest()));
         }
-        reader.skip(number, wire_type)?;
+        known = Some(arm);
+        let payload = reader.payload()?;
+        found = Some(match found {
+            None => Payload::Whole(payload),
+            Some(Payload::Whole(first)) => Payload::Parts(vec![first, payload]),
+            Some(Payload::Parts(mut parts)) => {
+                parts.push(payload);
+                Payload::Parts(parts)
+            }
+        });
     }
     match (known, found) {
         (Some(arm), Some(payload)) => Ok((arm, payload)),

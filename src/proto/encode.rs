@@ -1,9 +1,10 @@
 //! Encoding: an event in either spelling to one `ag_ui.Event`.
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use std::borrow::Cow;
 use std::cell::Cell;
 
 use super::flat::{Flat, has_only_type};
@@ -17,7 +18,7 @@ use super::table::BASE_EVENT;
 use super::wire::WireType;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::{AGUIError, EncodeError, Fault, Step, path};
+use crate::errors::{AGUIError, EncodeError, Fault, Step, not_an_event_reason, path};
 use crate::event::{Entry, EventKind, Spelling, View, registry};
 use crate::json::{self, MAX_DEPTH, Options, Stop, Writer, type_name};
 
@@ -151,7 +152,7 @@ pub struct Encoder<'a, 'py> {
 struct Lost {
     kind: &'static str,
     steps: Vec<Step>,
-    detail: &'static str,
+    detail: Cow<'static, str>,
 }
 
 impl<'a, 'py> Encoder<'a, 'py> {
@@ -204,7 +205,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         let registry = registry();
         match capi::dict_get(dict, registry.type_key.bind(self.py)) {
             Some(name) => registry.kind(&name).map_or_else(|| self.unknown_kind(&name), Ok),
-            None => Err(fault("an event has a \"type\"")),
+            None => Err(fault(not_an_event_reason(dict))),
         }
     }
 
@@ -233,9 +234,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.out.raw(&base[2..]);
         for (field, slot) in BASE_EVENT.fields[1..].iter().zip([TIMESTAMP, RAW_EVENT, METADATA]) {
             if let Some(value) = &slots[slot] {
+                let mark = self.mark();
                 let optional = layout.optional >> slot & 1 != 0;
                 self.field(field, value, optional)
                     .map_err(|stop| stop.inside(Step::Key(field.key_text().into())))?;
+                self.below(mark, || Step::Key(field.key_text().into()));
             }
         }
         self.out.close(open);
@@ -357,24 +360,49 @@ impl<'a, 'py> Encoder<'a, 'py> {
         }
     }
 
+    /// A field that holds an integer. JSON carries whatever stands there, and no run dies of it: here
+    /// goes what a lenient reader makes of it, which is its number, or nothing.
     fn int64(&mut self, field: &Field, value: &Bound<'py, PyAny>) -> Gathered {
-        let int = if let Ok(int) = value.cast_exact::<PyInt>() {
-            capi::int_as_i64(int)
+        let number = if let Ok(int) = value.cast_exact::<PyInt>() {
+            capi::int_as_i64(int).filter(|int| int.unsigned_abs() <= SAFE_INTEGER.unsigned_abs())
         } else if let Ok(float) = value.cast_exact::<PyFloat>() {
-            // JSON does not tell 2.0 from 2.
             let float = capi::float_value(float);
-            (float.fract() == 0.0 && float.abs() <= SAFE_INTEGER as f64).then_some(float as i64)
+            if !float.is_finite() {
+                // Null in JSON, and so absent.
+                return Ok(());
+            }
+            // JSON does not tell 2.0 from 2.
+            let number = safe_integer(float);
+            if number.is_some() && float.fract() != 0.0 {
+                self.inexact(value, "is sent without its fraction")?;
+            }
+            number
+        } else if let Ok(text) = value.cast_exact::<PyString>()
+            && let Some(float) = text.to_str().ok().and_then(json_number)
+            && float.fract() == 0.0
+        {
+            safe_integer(float)
         } else {
-            return self.unfit("an int", value);
+            if !self.plain {
+                return Err(Stop::Official);
+            }
+            self.left_out(value);
+            return Ok(());
         };
-        match int {
-            Some(int) if int.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => {
+        match number {
+            Some(int) => {
                 self.out.tag(field.number, WireType::Varint);
                 self.out.varint(int.cast_unsigned());
                 Ok(())
             }
-            _ => Err(fault("an integer within +/-(2^53-1) is needed")),
+            None => self.inexact(value, "is not within +/-(2^53-1); left out"),
         }
+    }
+
+    #[cold]
+    fn left_out(&mut self, value: &Bound<'py, PyAny>) {
+        let detail = format!("an int is needed, not {}; left out", type_name(value)).into();
+        self.lost.push(Lost { kind: "inexact_number", steps: Vec::new(), detail });
     }
 
     fn message(
@@ -503,13 +531,27 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// Notes what has no place on this wire.
     #[cold]
     pub fn lose(&mut self, kind: &'static str, key: &str, detail: &'static str) {
-        self.lost.push(Lost { kind, steps: vec![Step::Key(key.into())], detail });
+        self.lost.push(Lost { kind, steps: vec![Step::Key(key.into())], detail: detail.into() });
     }
 
     #[cold]
     fn lose_item(&mut self, message: &Message) {
-        let detail = shape::unplaced(message);
+        let detail = shape::unplaced(message).into();
         self.lost.push(Lost { kind: "unknown_member", steps: Vec::new(), detail });
+    }
+
+    /// Notes what has become of a number that this wire cannot carry, or refuses it.
+    #[cold]
+    pub fn inexact(&mut self, number: &Bound<'py, PyAny>, became: &str) -> Gathered {
+        // Python limits how many digits it prints.
+        let number = number.str().map_or_else(|_| "an integer".into(), |text| text.to_string());
+        if self.options.exact_integers {
+            let reason = "the protobuf wire cannot carry it exactly; send it as text";
+            return Err(fault(format!("{number}: {reason}")));
+        }
+        let detail = format!("{number} {became}").into();
+        self.lost.push(Lost { kind: "inexact_number", steps: Vec::new(), detail });
+        Ok(())
     }
 
     /// Says of everything lost since the mark that it is below this step.
@@ -526,6 +568,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.lost.len()
     }
 
+    /// Forgets what was lost since the mark: the place is read again.
+    pub fn forget(&mut self, mark: usize) {
+        self.lost.truncate(mark);
+    }
+
     /// Tells the user what was lost. Only when nothing more is read: this runs Python code.
     #[inline]
     fn report(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
@@ -535,18 +582,31 @@ impl<'a, 'py> Encoder<'a, 'py> {
     #[cold]
     fn report_lost(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
         let event_type = View::of_event(event).and_then(|(_, kind)| kind).map(EventKind::name);
-        let reporter = Reporter::new(None);
+        let reporter = Reporter::to(self.options.on_deviation.as_ref());
         for lost in std::mem::take(&mut self.lost) {
             let deviation = Deviation {
                 kind: lost.kind.to_owned(),
                 event_type: event_type.map(str::to_owned),
                 path: path(&lost.steps),
-                detail: lost.detail.to_owned(),
+                detail: lost.detail.into_owned(),
             };
             reporter.report(self.py, deviation)?;
         }
         Ok(())
     }
+}
+
+/// The integer part of a number, if every reader of JSON has that exactly.
+fn safe_integer(float: f64) -> Option<i64> {
+    (float.abs() <= SAFE_INTEGER as f64).then_some(float as i64)
+}
+
+/// The number that a text is, as JSON writes numbers.
+#[cold]
+fn json_number(text: &str) -> Option<f64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = digits.starts_with(|first: char| first.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
 }
 
 const NO_PLACE: &str = "the protobuf wire has no place for it; left out";
@@ -568,11 +628,21 @@ fn through_json<'py>(
         if error.is_instance_of::<AGUIError>(py) {
             return Err(error);
         }
-        let fault =
-            Fault::new(format!("the event cannot be written as JSON ({})", error.value(py)));
-        return Err(Fault { cause: Some(error), ..fault }.into_encode_error(py));
+        // What interrupts the program is not about the event.
+        if !error.is_instance_of::<PyException>(py) {
+            return Err(error);
+        }
+        let cause = json::cause_of(py, error, options);
+        return Err(unwritable(py, "the event cannot be written as JSON", cause));
     }
     loads(py, &writer.bytes)
+        .map_err(|cause| unwritable(py, "the JSON of the event cannot be read back", cause))
+}
+
+#[cold]
+fn unwritable(py: Python<'_>, reason: &str, cause: PyErr) -> PyErr {
+    let fault = Fault::new(format!("{reason} ({})", cause.value(py)));
+    Fault { cause: Some(cause), ..fault }.into_encode_error(py)
 }
 
 /// What JSON text says.

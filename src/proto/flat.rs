@@ -48,7 +48,8 @@ impl<'py> Flat<'py> {
             let Place::Slot(slot) = layout.places[at] else {
                 // A model's tag may have been set to something else.
                 return layout.places[at] == Place::Arm
-                    && (view.spelling == Spelling::Wire || json::is_constant(field, value));
+                    && (view.spelling == Spelling::Wire
+                        || value.read(|value| json::is_constant(field, value)));
             };
             let slot = usize::from(slot);
             // What all events have is behind the fields.
@@ -56,13 +57,15 @@ impl<'py> Flat<'py> {
             else {
                 return false;
             };
-            let Ok(string) = value.cast_exact::<PyString>() else { return false };
-            let Ok(utf8) = Utf8::of(string) else { return false };
-            if utf8.len > 0 || field.label == Label::Optional {
-                inner += field_len(field.number, utf8.len);
-                *text = Some(string.clone());
-            }
-            matches!(field.kind, Kind::Str) && field.label != Label::Repeated
+            value.read(|value| {
+                let Ok(string) = value.cast_exact::<PyString>() else { return false };
+                let Ok(utf8) = Utf8::of(string) else { return false };
+                if utf8.len > 0 || field.label == Label::Optional {
+                    inner += field_len(field.number, utf8.len);
+                    *text = Some(string.clone());
+                }
+                matches!(field.kind, Kind::Str) && field.label != Label::Repeated
+            })
         });
         are_texts.then_some(Self { layout, arm, texts, inner })
     }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::{DecodeFault, NoEvent, Refused};
+use crate::errors::{DecodeFault, NoEvent, Refused, exclusive, shown};
 use crate::input::with_bytes;
 
 /// The bytes of a length.
@@ -180,11 +180,15 @@ impl FrameReader {
     ///         soon as the length is read, before anything of the frame is kept; messages before
     ///         it are returned first, and the next call raises.
     #[pyo3(signature = (chunk))]
-    fn feed<'py>(&mut self, chunk: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        chunk: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
         let py = chunk.py();
         let messages = PyList::empty(py);
         with_bytes(chunk, |chunk| {
-            let fed = self.frames.feed(chunk, |message| {
+            let fed = this.frames.feed(chunk, |message| {
                 Ok::<_, NoEvent>(messages.append(PyBytes::new(py, message))?)
             });
             match fed {
@@ -204,9 +208,19 @@ impl FrameReader {
     ///     TruncatedStreamError: If the stream ended inside a frame. It says how many bytes of the
     ///         frame had come.
     ///     FrameTooLargeError: If a frame was too long and no call has said so yet.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.frames.close().map_err(|broken| broken.into_fault(None).into_error(py, None))?;
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        this.frames.close().map_err(|broken| broken.into_fault(None).into_error(py, None))?;
         Ok(PyList::empty(py))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            let Frames { max, held, broken } = &this.frames;
+            let state = if broken.is_some() { " failed" } else { "" };
+            let held = held.len();
+            format!("<FrameReader held={held} max_frame_bytes={max}{state}>")
+        })
     }
 }
 

@@ -4,7 +4,6 @@
 //! key and a `Value`. The tags are all below 16 and so one byte each.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::encode::{Encoder, Gathered, SAFE_INTEGER, fault, loads};
@@ -12,7 +11,7 @@ use super::gather::{Gather, copy};
 use super::schema::{Field, Label};
 use super::text::{LoneSurrogate, utf8_len, write_utf8};
 use super::wire::{WireType, varint_len, write_varint};
-use crate::capi::{self, DictIter, Text};
+use crate::capi::{self, Text};
 use crate::errors::{Fault, Step};
 use crate::json::{Stop, official_value};
 
@@ -125,6 +124,8 @@ enum Kind<'a, 'py> {
     Dict(&'a Bound<'py, PyDict>),
     List(&'a Bound<'py, PyList>),
     Tuple(&'a Bound<'py, PyTuple>),
+    /// An int of which a double may not be able to carry the value.
+    LargeInt(&'a Bound<'py, PyInt>),
     /// For JSON to say what it is.
     Other,
 }
@@ -136,7 +137,12 @@ fn kind<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Result<Kind<'a, 'py>, Stop> {
     } else if value.is_none() {
         Kind::Scalar(Scalar::Null)
     } else if let Ok(int) = value.cast_exact::<PyInt>() {
-        Kind::Scalar(Scalar::Number(double(int)?))
+        match capi::int_as_i64(int) {
+            Some(value) if value.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => {
+                Kind::Scalar(Scalar::Number(value as f64))
+            }
+            _ => Kind::LargeInt(int),
+        }
     } else if let Some(value) = capi::exact_bool(value) {
         Kind::Scalar(Scalar::Bool(value))
     } else if let Ok(float) = value.cast_exact::<PyFloat>() {
@@ -152,26 +158,6 @@ fn kind<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Result<Kind<'a, 'py>, Stop> {
     } else {
         Kind::Other
     })
-}
-
-/// An int as a double, if a double can carry it.
-#[inline]
-fn double(int: &Bound<'_, PyInt>) -> Result<f64, Stop> {
-    match capi::int_as_i64(int) {
-        Some(value) if value.unsigned_abs() <= SAFE_INTEGER.unsigned_abs() => Ok(value as f64),
-        _ => large_double(int),
-    }
-}
-
-#[cold]
-fn large_double(int: &Bound<'_, PyInt>) -> Result<f64, Stop> {
-    match int.extract::<f64>() {
-        Ok(double) if int.as_any().eq(double).unwrap_or(false) => Ok(double),
-        _ => {
-            let digits = int.str().map_or_else(|_| "an integer".into(), |it| it.to_string());
-            Err(fault(format!("{digits} cannot be carried exactly by a double; send it as text")))
-        }
-    }
 }
 
 impl<'py> Encoder<'_, 'py> {
@@ -212,9 +198,10 @@ impl<'py> Encoder<'_, 'py> {
         let Ok(dict) = value.cast_exact::<PyDict>() else { return self.unfit("an object", value) };
         self.out.tag(field.number, WireType::Len);
         let open = self.out.open();
-        let point = self.out.point();
+        let (point, mark) = (self.out.point(), self.mark());
         if !self.entries(dict)? {
             self.out.back_to(&point);
+            self.forget(mark);
             let plain = self.plain_value(value)?;
             self.entries(plain.cast_exact::<PyDict>().map_err(|_| Stop::Official)?)?;
         }
@@ -230,14 +217,21 @@ impl<'py> Encoder<'_, 'py> {
                 scalar.write(self.out.room(scalar.len()));
                 Ok(())
             }
+            Kind::LargeInt(int) => {
+                let scalar = self.large_int(int)?;
+                self.out.varint(scalar.len() as u64);
+                scalar.write(self.out.room(scalar.len()));
+                Ok(())
+            }
             Kind::Dict(dict) => {
-                let point = self.out.point();
+                let (point, mark) = (self.out.point(), self.mark());
                 let open = self.out.open_within(STRUCT);
                 if self.entries(dict)? {
                     self.out.close(open);
                     return Ok(());
                 }
                 self.out.back_to(&point);
+                self.forget(mark);
                 let plain = self.plain_value(value)?;
                 self.value(&plain)
             }
@@ -252,7 +246,9 @@ impl<'py> Encoder<'_, 'py> {
                 self.deeper(|encoder| {
                     let mut at = 0;
                     while let Some(item) = capi::tuple_item(tuple, at) {
-                        encoder.item(&item, at)?;
+                        if !encoder.usual_item(&item) {
+                            encoder.item(&item, at)?;
+                        }
                         at += 1;
                     }
                     Ok(())
@@ -274,18 +270,19 @@ impl<'py> Encoder<'_, 'py> {
         let dict = dict.clone();
         let mut only_str_keys = true;
         self.deeper(|encoder| {
-            with_critical_section(&dict, || {
-                let mut items = DictIter::new(&dict);
+            capi::walk(&dict, |mut items| {
                 while let Some((key, value)) = items.next() {
+                    if key.read(|key| value.read(|value| encoder.usual_entry(key, value))) {
+                        continue;
+                    }
+                    let (key, value) = (key.own(), value.own());
                     let Ok(key) = key.cast_exact::<PyString>() else {
                         only_str_keys = false;
                         return Ok(());
                     };
-                    if encoder.usual_entry(&key, &value) {
-                        continue;
-                    }
-                    let (key, value) = (key.to_owned(), value.to_owned());
-                    encoder.entry(&key, &value).map_err(|stop| below(stop, &key))?;
+                    let mark = encoder.mark();
+                    encoder.entry(key, &value).map_err(|stop| below(stop, key))?;
+                    encoder.below(mark, || Step::Key(key.to_string_lossy().into_owned()));
                     if !items.unchanged() {
                         return Err(fault("the dict has changed while it was read"));
                     }
@@ -299,7 +296,7 @@ impl<'py> Encoder<'_, 'py> {
     /// An entry as nearly all are: a short name, and a number or a short text of ASCII. All its
     /// lengths take one byte. False, and nothing gathered, if it is not such a one.
     #[inline]
-    fn usual_entry(&mut self, key: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> bool {
+    fn usual_entry(&mut self, key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> bool {
         let Some(key) = capi::ascii(key) else { return false };
         if key.is_empty() || key.len() > SHORT_KEY {
             return false;
@@ -371,13 +368,14 @@ impl<'py> Encoder<'_, 'py> {
     fn items(&mut self, list: &Bound<'py, PyList>) -> Gathered {
         let list = list.clone();
         self.deeper(|encoder| {
-            with_critical_section(&list, || {
-                let len = list.len();
+            capi::walk_list(&list, |mut items| {
                 let mut at = 0;
-                while let Some(item) = capi::list_item(&list, at) {
-                    encoder.item(&item, at)?;
+                while let Some(item) = items.next() {
+                    if !item.read(|item| encoder.usual_item(item)) {
+                        encoder.item(&item.own(), at)?;
+                    }
                     at += 1;
-                    if list.len() != len {
+                    if !items.unchanged() {
                         return Err(fault("the list has changed while it was read"));
                     }
                 }
@@ -386,20 +384,40 @@ impl<'py> Encoder<'_, 'py> {
         })
     }
 
+    /// An item as nearly all are. False, and nothing gathered, if it is not such a one.
     #[inline]
-    fn item(&mut self, value: &Bound<'py, PyAny>, at: usize) -> Gathered {
-        let usual = self.usual_value(value, |out, len| {
+    fn usual_item(&mut self, value: &Bound<'py, PyAny>) -> bool {
+        self.usual_value(value, |out, len| {
             let out = out.room(2 + len);
             out[..2].copy_from_slice(&[ITEM, len as u8]);
             &mut out[2..]
-        });
-        if usual {
-            return Ok(());
-        }
-        // Python code that runs meanwhile may drop it from the list.
-        let value = &value.clone();
+        })
+    }
+
+    fn item(&mut self, value: &Bound<'py, PyAny>, at: usize) -> Gathered {
         self.out.raw(&[ITEM]);
-        self.value(value).map_err(|stop| stop.inside(Step::Index(at)))
+        let mark = self.mark();
+        self.value(value).map_err(|stop| stop.inside(Step::Index(at)))?;
+        self.below(mark, || Step::Index(at));
+        Ok(())
+    }
+
+    /// An int that may be more than a double can carry exactly. Then it is what JavaScript reads from
+    /// JSON: the nearest double, and beyond the range of doubles infinity, which is null.
+    #[cold]
+    fn large_int(&mut self, int: &Bound<'py, PyInt>) -> Result<Scalar<'static>, Stop> {
+        match int.extract::<f64>() {
+            Ok(double) => {
+                if !int.as_any().eq(double).unwrap_or(false) {
+                    self.inexact(int, "is sent as the nearest double")?;
+                }
+                Ok(Scalar::Number(double))
+            }
+            Err(_) => {
+                self.inexact(int, "is beyond the range of a double; sent as null")?;
+                Ok(Scalar::Null)
+            }
+        }
     }
 
     /// What JSON makes of a value that is not plain JSON: the text of a datetime, the object of a

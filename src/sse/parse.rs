@@ -31,7 +31,7 @@ pub enum Rest<'a> {
     Nothing,
     /// An event with data, whose blank line is missing and whose last line may be cut.
     Event(Frame<'a>),
-    /// An event without data so far: an `event` line, or the beginning of a field's name.
+    /// The beginning of a `data` line, whose value has not come.
     Fragment,
 }
 
@@ -202,16 +202,17 @@ impl Parser {
         Ok(())
     }
 
-    /// What is left at the end of the stream.
+    /// What is left at the end of the stream. Lines without `data` make no event, so `event` and `id`
+    /// lines alone leave nothing, also where the last one is cut.
     pub fn rest(&self) -> Rest<'_> {
         let begun = match self.partial {
             Partial::None => (1..BOM.len()).contains(&self.bom),
-            Partial::Head => true,
-            Partial::Value { field, .. } => matches!(field, Field::Data | Field::Event),
+            Partial::Head => b"data".starts_with(&self.head),
+            Partial::Value { field, .. } => field == Field::Data,
         };
         if self.data_lines > 0 {
             Rest::Event(self.frame(None))
-        } else if begun || !self.event.is_empty() {
+        } else if begun {
             Rest::Fragment
         } else {
             Rest::Nothing
@@ -533,12 +534,31 @@ mod tests {
     #[test]
     fn the_end_of_the_stream() {
         let rest = |stream: &str| parse([stream.as_bytes()], 1000).rest;
-        for nothing in
-            ["", "\u{feff}", "data: a\n\n", ": ping", "id: 1\n", "retry: 1", "x: y\n", ": a\n\r"]
-        {
+        for nothing in [
+            "",
+            "\u{feff}",
+            "data: a\n\n",
+            ": ping",
+            "id: 1\n",
+            "retry: 1",
+            "x: y\n",
+            ": a\n\r",
+            "event: x",
+            "event: x\n",
+            "event: x\nid: 1\n",
+            "event: x\r\n: c",
+            "id",
+            "i",
+            "event",
+            "e",
+            "datum",
+            "x",
+            "data: a\n\nevent: end\n",
+            "event: x\nid: 1",
+        ] {
             assert_eq!(rest(nothing), "Nothing", "{nothing:?}");
         }
-        for fragment in ["d", "data", "data:", "event: x", "event: x\n", "id"] {
+        for fragment in ["d", "data", "data:", "event: x\nd", "event: x\ndata:"] {
             assert_eq!(rest(fragment), "Fragment", "{fragment:?}");
         }
         assert!(rest("data: ").contains("\"\""));

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::parse::{Frame, Parser, Rest, TooLarge};
-use crate::errors::{AGUIError, DecodeFault, Refused};
+use crate::errors::{AGUIError, DecodeFault, Refused, exclusive, shown};
 use crate::input::with_bytes;
 
 impl TooLarge {
@@ -125,23 +125,28 @@ impl SSEParser {
     ///         has events before that, they are returned, and the error is raised by the next call.
     ///         From then on every call raises it.
     #[pyo3(signature = (chunk, /))]
-    fn feed(&mut self, py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<Vec<ServerSentEvent>> {
-        self.check_usable(py)?;
-        if self.closed {
+    fn feed(
+        slf: &Bound<'_, Self>,
+        py: Python<'_>,
+        chunk: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<ServerSentEvent>> {
+        let mut this = exclusive(slf)?;
+        this.check_usable(py)?;
+        if this.closed {
             return Err(AGUIError::new_err("the parser is closed"));
         }
         let mut events = Vec::new();
         let fed = with_bytes(chunk, |chunk| {
-            Ok(self.parser.feed::<TooLarge>(chunk, |frame| {
+            Ok(this.parser.feed::<TooLarge>(chunk, |frame| {
                 events.push(ServerSentEvent::of(&frame));
                 Ok(())
             }))
         })?;
-        self.count += events.len() as u64;
+        this.count += events.len() as u64;
         if let Err(TooLarge { offset }) = fed {
-            self.failed = Some(offset);
+            this.failed = Some(offset);
             if events.is_empty() {
-                self.check_usable(py)?;
+                this.check_usable(py)?;
             }
         }
         Ok(events)
@@ -155,18 +160,31 @@ impl SSEParser {
     /// Raises:
     ///     TruncatedStreamError: If the stream ended inside an event, which the standard discards.
     ///     FrameTooLargeError: As by ``feed``.
-    fn close(&mut self, py: Python<'_>) -> PyResult<Vec<ServerSentEvent>> {
-        self.check_usable(py)?;
-        let closed = std::mem::replace(&mut self.closed, true);
-        match self.parser.rest() {
+    fn close(slf: &Bound<'_, Self>, py: Python<'_>) -> PyResult<Vec<ServerSentEvent>> {
+        let mut this = exclusive(slf)?;
+        this.check_usable(py)?;
+        let closed = std::mem::replace(&mut this.closed, true);
+        match this.parser.rest() {
             Rest::Event(_) | Rest::Fragment if !closed => {
                 let reason = "the stream ended inside an event";
-                let offset = Some(self.parser.position());
+                let offset = Some(this.parser.position());
                 let fault = DecodeFault::new(Refused::Truncated, reason, offset);
-                Err(fault.into_error(py, Some(self.count)))
+                Err(fault.into_error(py, Some(this.count)))
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            let state = match (this.failed, this.closed) {
+                (Some(_), _) => " failed",
+                (None, true) => " closed",
+                (None, false) => "",
+            };
+            let (count, bytes) = (this.count, this.parser.position());
+            format!("<SSEParser events={count} bytes={bytes}{state}>")
+        })
     }
 }
 

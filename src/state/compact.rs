@@ -17,8 +17,10 @@ use super::segment::{Family, Segment};
 use super::window::Window;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
+use crate::errors::{exclusive, shown};
 use crate::event::EventKind;
 use crate::input::Callback;
+use crate::stream::too_many;
 
 /// What is held, in the order in which it leaves.
 enum Held {
@@ -51,14 +53,30 @@ enum Role {
 /// interrupts as what was fed; if that verifies, so does this; and compacting again changes nothing.
 ///
 /// A collapsed delta keeps its attribution, the metadata merged and unknown properties, the last of
-/// each key; a delta that stands alone is kept whole. Timestamps and raw events of collapsed deltas
+/// each key; so does a snapshot that state events become, with the attribution that all of them have.
+/// A delta or snapshot that stands alone is kept whole. Timestamps and raw events of collapsed events
 /// are dropped. Chunks pass as they are: expand them first.
+///
+/// While an item is open, everything behind its start is held: at most what has come since the start
+/// of the first open item, with the text of deltas joined.
 ///
 /// Args:
 ///     reasoning: Collapse the deltas of reasoning messages as well, which the TypeScript client's
 ///         ``compactEvents`` leaves.
-///     on_deviation: As for :class:`EventReducer`: called for a state patch that does not apply, and
-///         is therefore not in what is given out.
+///     max_open: How many items (messages and tool calls) may be open at once.
+///     on_deviation: Called with each :class:`Deviation`, which without it is logged at WARNING under
+///         the name "agui_codec": ``patch_not_applied`` and ``unknown_op``, for a state patch that is
+///         not in what is given out, and ``unknown_property``, for members of a state event that are
+///         not under a str.
+///
+/// Example:
+///     >>> compactor = Compactor()
+///     >>> for delta in ("Hel", "lo"):
+///     ...     compactor.feed({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": delta})
+///     []
+///     []
+///     >>> compactor.close()
+///     [{'type': 'TEXT_MESSAGE_CONTENT', 'messageId': 'm', 'delta': 'Hello'}]
 #[pyclass(module = "agui_codec")]
 pub struct Compactor {
     held: VecDeque<Held>,
@@ -68,29 +86,51 @@ pub struct Compactor {
     messages: Py<PyDict>,
     /// Tool call id to the number of its open segment.
     calls: Py<PyDict>,
+    /// Message id to how many open calls name it as their parent.
+    parents: Py<PyDict>,
     /// The number of the segment that was last written to.
     recent: usize,
     /// How many open segments have lost their opener to a fence.
     headless: usize,
     window: Window,
     reasoning: bool,
+    max_open: usize,
+    /// How many events have come.
+    count: usize,
+    /// What was given out when an error came up: it leaves with the next call.
+    ready: Vec<Py<PyAny>>,
     reporter: Reporter,
     deviations: Vec<Deviation>,
 }
 
 type Events<'py> = Vec<Bound<'py, PyAny>>;
 
+/// The number under an id.
+fn look_up(numbers: &Bound<'_, PyDict>, id: &Bound<'_, PyString>) -> Option<usize> {
+    let number = capi::dict_get(numbers, id)?;
+    usize::try_from(capi::int_as_i64(number.cast::<PyInt>().ok()?)?).ok()
+}
+
 impl Compactor {
-    fn make(py: Python<'_>, reasoning: bool, on_deviation: Option<Callback>) -> Self {
+    fn make(
+        py: Python<'_>,
+        reasoning: bool,
+        max_open: usize,
+        on_deviation: Option<Callback>,
+    ) -> Self {
         Self {
             held: VecDeque::new(),
             left: 0,
             messages: PyDict::new(py).unbind(),
             calls: PyDict::new(py).unbind(),
+            parents: PyDict::new(py).unbind(),
             recent: usize::MAX,
             headless: 0,
             window: Window::default(),
             reasoning,
+            max_open,
+            count: 0,
+            ready: Vec::new(),
             reporter: Reporter::new(on_deviation),
             deviations: Vec::new(),
         }
@@ -131,8 +171,12 @@ impl Compactor {
 
     /// The number of the open segment under an id, whatever its family in that namespace.
     fn find(&self, family: Family, id: &Bound<'_, PyString>) -> Option<usize> {
-        let number = capi::dict_get(self.open(family).bind(id.py()), id)?;
-        usize::try_from(capi::int_as_i64(number.cast::<PyInt>().ok()?)?).ok()
+        look_up(self.open(family).bind(id.py()), id)
+    }
+
+    /// How many items are open.
+    fn open_items(&self, py: Python<'_>) -> usize {
+        self.messages.bind(py).len() + self.calls.bind(py).len()
     }
 
     fn segment(&mut self, number: usize) -> Option<&mut Segment> {
@@ -144,8 +188,9 @@ impl Compactor {
 
     #[inline]
     fn take<'py>(&mut self, event: &Bound<'py, PyAny>, out: &mut Events<'py>) -> PyResult<()> {
+        self.count += 1;
         if let Some(segment) = self.segment(self.recent)
-            && segment.push_bare(event.py(), &[Some(event.as_borrowed())]) == 1
+            && segment.push_bare(event.py(), std::iter::once(event.clone())) == 1
         {
             return Ok(());
         }
@@ -159,16 +204,11 @@ impl Compactor {
             Role::End(family) => self.end(incoming, family, out),
             Role::State => self.state(incoming, out),
             Role::Boundary => {
-                self.fence(incoming.event.py(), out)?;
-                self.window.flush(incoming.event.py(), out)?;
+                let ended = self.end_of_stream(incoming.event.py(), out);
                 out.push(incoming.event.clone());
-                Ok(())
+                ended
             }
-            Role::Fence => {
-                self.fence(incoming.event.py(), out)?;
-                out.push(incoming.event.clone());
-                Ok(())
-            }
+            Role::Fence => self.apart(incoming, out),
             Role::Writes => {
                 if !self.held.is_empty() {
                     let id = text!(incoming, message_id)?;
@@ -186,22 +226,32 @@ impl Compactor {
         }
     }
 
-    /// Whether an open segment writes to the message with this id.
+    /// Lets everything out, and then the event.
+    fn apart<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        let fenced = self.fence(incoming.event.py(), out);
+        out.push(incoming.event.clone());
+        fenced
+    }
+
+    /// Whether an open segment writes to the message with this id. A call writes to the message that
+    /// holds it: its parent, or one with its own id.
     fn is_held_open(&self, id: &Bound<'_, PyString>) -> PyResult<bool> {
-        let py = id.py();
-        if self.messages.bind(py).contains(id)? {
-            return Ok(true);
-        }
-        // A call writes to the message that holds it.
-        for (_, number) in self.calls.bind(py) {
-            let number: usize = number.extract()?;
-            if let Some(Held::Segment(segment)) = self.held.get(number - self.left)
-                && segment.is_held_by(id)
-            {
+        for ids in [&self.messages, &self.calls, &self.parents] {
+            if ids.bind(id.py()).contains(id)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Counts an open call, or one that ends, under the message that it names as its parent.
+    fn count_parent(&self, parent: &Bound<'_, PyString>, opens: bool) -> PyResult<()> {
+        let parents = self.parents.bind(parent.py());
+        let count = look_up(parents, parent).unwrap_or(0);
+        match if opens { count + 1 } else { count.saturating_sub(1) } {
+            0 => parents.del_item(parent),
+            count => parents.set_item(parent, count),
+        }
     }
 
     /// Whether the event may mint the message that a segment without its opener writes to.
@@ -237,8 +287,16 @@ impl Compactor {
 
     /// Holds a segment that is open.
     fn hold(&mut self, segment: Segment, id: &Bound<'_, PyString>) -> PyResult<()> {
+        if self.open_items(id.py()) >= self.max_open {
+            let kind = segment.opening();
+            let refusal = too_many(Some(id), self.max_open);
+            return Err(refusal.into_error(id.py(), self.count - 1, Some(kind.name())));
+        }
         let number = self.left + self.held.len();
         self.open(segment.family).bind(id.py()).set_item(id, number)?;
+        if let Some(parent) = segment.parent() {
+            self.count_parent(parent.bind(id.py()), true)?;
+        }
         self.headless += usize::from(segment.is_headless());
         self.held.push_back(Held::Segment(Box::new(segment)));
         self.recent = number;
@@ -257,7 +315,7 @@ impl Compactor {
         if let Some(segment) = self.segment(self.recent)
             && segment.is_open(family, &id)
         {
-            return segment.push(incoming);
+            return if segment.push(incoming)? { Ok(()) } else { self.apart(incoming, out) };
         }
         self.other_delta(incoming, family, &id, out)
     }
@@ -273,7 +331,9 @@ impl Compactor {
             && let Some(segment) = self.segment(number)
         {
             if segment.family == family {
-                segment.push(incoming)?;
+                if !segment.push(incoming)? {
+                    return self.apart(incoming, out);
+                }
                 self.recent = number;
                 return Ok(());
             }
@@ -281,7 +341,9 @@ impl Compactor {
             self.fence(id.py(), out)?;
         }
         let mut segment = Segment::headless(family, id);
-        segment.push(incoming)?;
+        if !segment.push(incoming)? {
+            return self.apart(incoming, out);
+        }
         self.hold(segment, id)
     }
 
@@ -298,8 +360,12 @@ impl Compactor {
             if segment.family == family {
                 segment.close(incoming);
                 let was_headless = segment.is_headless();
+                let parent = segment.parent().map(|parent| parent.bind(id.py()).clone());
                 self.headless -= usize::from(was_headless);
                 self.open(family).bind(id.py()).del_item(&id)?;
+                if let Some(parent) = parent {
+                    self.count_parent(&parent, false)?;
+                }
                 return self.release(id.py(), out);
             }
             self.fence(id.py(), out)?;
@@ -330,17 +396,19 @@ impl Compactor {
         Ok(())
     }
 
-    /// Lets everything out, so that nothing passes the next event.
+    /// Lets everything out, so that nothing passes the next event. Of errors, the first counts.
     fn fence<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
+        let mut done = Ok(());
         while !self.held.is_empty() {
-            self.leave(py, out)?;
+            done = done.and(self.leave(py, out));
         }
-        if !self.messages.bind(py).is_empty() || !self.calls.bind(py).is_empty() {
-            self.messages.bind(py).clear();
-            self.calls.bind(py).clear();
+        for ids in [&self.messages, &self.calls, &self.parents] {
+            if !ids.bind(py).is_empty() {
+                ids.bind(py).clear();
+            }
         }
         self.headless = 0;
-        Ok(())
+        done
     }
 
     fn state<'py>(&mut self, incoming: &Incoming<'py>, out: &mut Events<'py>) -> PyResult<()> {
@@ -375,17 +443,49 @@ impl Compactor {
     }
 
     fn end_of_stream<'py>(&mut self, py: Python<'py>, out: &mut Events<'py>) -> PyResult<()> {
-        self.fence(py, out)?;
-        self.window.flush(py, out)
+        let fenced = self.fence(py, out);
+        fenced.and(self.window.flush(py, out))
+    }
+
+    /// What a call gives out, or the error that it ends with. What was ready then waits for the next.
+    #[inline]
+    fn give<'py>(
+        slf: &Bound<'py, Self>,
+        out: Events<'py>,
+        done: PyResult<()>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        match done {
+            Ok(()) => PyList::new(slf.py(), out),
+            Err(error) => {
+                if let Ok(mut compactor) = exclusive(slf) {
+                    compactor.ready.extend(out.into_iter().map(Bound::unbind));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What an error kept back, mostly nothing.
+    #[inline]
+    fn take_ready<'py>(&mut self, py: Python<'py>) -> Events<'py> {
+        if self.ready.is_empty() {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.ready).into_iter().map(|event| event.into_bound(py)).collect()
     }
 }
 
 #[pymethods]
 impl Compactor {
     #[new]
-    #[pyo3(signature = (*, reasoning=false, on_deviation=None))]
-    fn new(py: Python<'_>, reasoning: bool, on_deviation: Option<Callback>) -> Self {
-        Self::make(py, reasoning, on_deviation)
+    #[pyo3(signature = (*, reasoning=false, max_open=10_000, on_deviation=None))]
+    fn new(
+        py: Python<'_>,
+        reasoning: bool,
+        max_open: usize,
+        on_deviation: Option<Callback>,
+    ) -> Self {
+        Self::make(py, reasoning, max_open, on_deviation)
     }
 
     /// Takes one event.
@@ -397,36 +497,50 @@ impl Compactor {
     ///     The events that are final now; mostly none, until an item ends.
     ///
     /// Raises:
-    ///     AGUIError: Not an event, or one without a field that it must have.
+    ///     AGUIError: Not an event, or one without a field that it must have. Events that were final
+    ///         before it come with the next call.
+    ///     SequenceError: The event opens one item more than ``max_open``.
     #[pyo3(signature = (event, /))]
     fn feed<'py>(
         slf: &Bound<'py, Self>,
         event: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = slf.py();
-        let mut out = Vec::new();
-        let mut compactor = slf.try_borrow_mut()?;
-        let pushed = compactor.take(event, &mut out);
+        let mut compactor = exclusive(slf)?;
+        let mut out = compactor.take_ready(py);
+        let mut done = compactor.take(event, &mut out);
         let deviations = std::mem::take(&mut compactor.deviations);
-        if !deviations.is_empty() {
-            let reporter = compactor.reporter.clone_ref(py);
-            drop(compactor);
-            for deviation in deviations {
-                reporter.report(py, deviation)?;
-            }
+        let reporter = (!deviations.is_empty()).then(|| compactor.reporter.clone_ref(py));
+        // Nothing is borrowed from here on, so that the callback may use the compactor.
+        drop(compactor);
+        if let Some(reporter) = reporter {
+            let told = deviations.into_iter().try_for_each(|one| reporter.report(py, one));
+            done = told.and(done);
         }
-        pushed?;
-        PyList::new(py, out)
+        Self::give(slf, out, done)
     }
 
     /// Ends the stream.
     ///
     /// Returns:
     ///     What was held: open items without their end, and the state.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut out = Vec::new();
-        self.end_of_stream(py, &mut out)?;
-        PyList::new(py, out)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut compactor = exclusive(slf)?;
+        let mut out = compactor.take_ready(py);
+        let done = compactor.end_of_stream(py, &mut out);
+        drop(compactor);
+        Self::give(slf, out, done)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |compactor| {
+            format!(
+                "<Compactor open={} held={} max_open={}>",
+                compactor.open_items(slf.py()),
+                compactor.held.len(),
+                compactor.max_open
+            )
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -443,7 +557,8 @@ impl Compactor {
 /// Args:
 ///     events: SDK models or wire dicts, with chunks expanded.
 ///     reasoning: Collapse the deltas of reasoning messages as well.
-///     on_deviation: As for :class:`EventReducer`.
+///     max_open: As for :class:`Compactor`.
+///     on_deviation: As for :class:`Compactor`.
 ///
 /// Returns:
 ///     The events that add up to the same: the same objects where they were not collapsed, models
@@ -451,29 +566,37 @@ impl Compactor {
 ///
 /// Raises:
 ///     AGUIError: Not an event, or one without a field that it must have.
+///     SequenceError: An event opens one item more than ``max_open``.
+///
+/// Example:
+///     >>> deltas = [
+///     ...     {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": delta}
+///     ...     for delta in ("Hel", "lo")
+///     ... ]
+///     >>> compact_events(deltas)
+///     [{'type': 'TEXT_MESSAGE_CONTENT', 'messageId': 'm', 'delta': 'Hello'}]
 #[pyfunction]
-#[pyo3(signature = (events, *, reasoning=false, on_deviation=None))]
+#[pyo3(signature = (events, *, reasoning=false, max_open=10_000, on_deviation=None))]
 pub fn compact_events<'py>(
     events: &Bound<'py, PyAny>,
     reasoning: bool,
+    max_open: usize,
     on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = events.py();
-    let mut compactor = Compactor::make(py, reasoning, on_deviation);
+    let mut compactor = Compactor::make(py, reasoning, max_open, on_deviation);
     let mut out = Vec::new();
-    // Rows are taken from where the list holds them. Without a lock on the interpreter another
-    // thread may drop an event from there meanwhile.
-    if cfg!(not(Py_GIL_DISABLED))
-        && let Ok(events) = events.cast_exact::<PyList>()
-    {
+    if let Ok(events) = events.cast_exact::<PyList>() {
         let mut index = 0;
         loop {
             if let Some(segment) = compactor.segment(compactor.recent) {
-                index += segment.push_bare(py, capi::list_items(events, index));
+                let rest = (index..).map_while(|index| capi::list_get(events, index));
+                index += segment.push_bare(py, rest);
+                compactor.count = index;
             }
-            let Some(event) = capi::list_item(events, index) else { break };
+            let Some(event) = capi::list_get(events, index) else { break };
             index += 1;
-            compactor.take_and_report(&event.to_owned(), &mut out)?;
+            compactor.take_and_report(&event, &mut out)?;
         }
     } else {
         for event in events.try_iter()? {

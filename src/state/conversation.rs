@@ -3,11 +3,13 @@
 //! Nothing that a single event does takes time in proportion to the messages there are, save for a
 //! snapshot of them all: ids are looked up in a dict, the order is a linked list.
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PySet, PyString};
 use std::sync::Arc;
 
-use super::message::{Call, Message, Open, Role};
+use super::incoming::Incoming;
+use super::message::{Call, Message, NamedCall, Open, Role};
 use crate::capi;
 
 /// No slot.
@@ -17,6 +19,15 @@ struct Slot {
     /// Shared with the branches of this conversation until one of them writes to it.
     message: Arc<Message>,
     next: u32,
+    /// The last of the tool messages that stand behind this one, as far as is known, and when that
+    /// was so; see [`Conversation::epoch`].
+    last_result: (u32, u32),
+}
+
+impl Slot {
+    fn new(message: Arc<Message>, next: u32) -> Self {
+        Self { message, next, last_result: (NONE, 0) }
+    }
 }
 
 pub struct Conversation {
@@ -27,6 +38,40 @@ pub struct Conversation {
     ids: Py<PyDict>,
     /// Tool call id to slot and position there, in one number.
     calls: Py<PyDict>,
+    /// Changes when a tool message becomes another: what was known of rows of them is void then.
+    epoch: u32,
+}
+
+/// The activity types that a snapshot has all messages of, so that those which it lacks are gone.
+pub enum ActivityTypes<'py> {
+    /// It does not say so.
+    Unsaid,
+    All,
+    These(Bound<'py, PySet>),
+}
+
+impl<'py> ActivityTypes<'py> {
+    /// What `@ag-ui/client` reads in `metadata["@ag-ui/client"].authoritativeActivityTypes`: null is
+    /// all types, a list of str is these, and what is malformed is none.
+    pub fn of(incoming: &Incoming<'py>) -> PyResult<Self> {
+        let py = incoming.event.py();
+        let Some(metadata) = incoming.metadata()? else { return Ok(Self::Unsaid) };
+        let Some(said) = metadata.get_item(intern!(py, "@ag-ui/client"))? else {
+            return Ok(Self::Unsaid);
+        };
+        let none = || Ok(Self::These(PySet::empty(py)?));
+        let Ok(said) = said.cast_into::<PyDict>() else { return none() };
+        match said.get_item(intern!(py, "authoritativeActivityTypes"))? {
+            None => Ok(Self::Unsaid),
+            Some(types) if types.is_none() => Ok(Self::All),
+            Some(types) => match types.cast_into::<PyList>() {
+                Ok(types) if types.iter().all(|name| name.is_instance_of::<PyString>()) => {
+                    Ok(Self::These(PySet::new(py, types.iter())?))
+                }
+                _ => none(),
+            },
+        }
+    }
 }
 
 /// A tool call: the slot of its message, and its position there.
@@ -48,6 +93,7 @@ impl Conversation {
             last: NONE,
             ids: PyDict::new(py).unbind(),
             calls: PyDict::new(py).unbind(),
+            epoch: 1,
         }
     }
 
@@ -80,6 +126,11 @@ impl Conversation {
     #[inline]
     pub fn open(&mut self, py: Python<'_>, slot: u32) -> PyResult<&mut Open> {
         self.get_mut(py, slot)?.open(py)
+    }
+
+    /// The name of a tool call, and its arguments so far.
+    pub fn named_call<'py>(&self, py: Python<'py>, at: CallAt) -> PyResult<Option<NamedCall<'py>>> {
+        self.get(at.slot).call(py, at.position as usize)
     }
 
     /// The tool call, to write to.
@@ -126,7 +177,7 @@ impl Conversation {
     fn insert_behind(&mut self, py: Python<'_>, slot: u32, message: Message) -> PyResult<u32> {
         let new = u32::try_from(self.slots.len()).unwrap_or(NONE);
         let next = if slot == NONE { self.first } else { self.slots[slot as usize].next };
-        self.slots.push(Slot { message: Arc::new(message), next });
+        self.slots.push(Slot::new(Arc::new(message), next));
         if slot == NONE {
             self.first = new;
         } else {
@@ -153,16 +204,23 @@ impl Conversation {
     ) -> PyResult<u32> {
         let py = call_id.py();
         let owner = self.find_call(call_id).map(|at| at.slot);
-        let Some(mut slot) = owner.filter(|&slot| self.get(slot).role == Role::Assistant) else {
+        let Some(owner) = owner.filter(|&slot| self.get(slot).role == Role::Assistant) else {
             return self.push(py, message);
+        };
+        let mut slot = match self.slots[owner as usize].last_result {
+            (slot, epoch) if epoch == self.epoch => slot,
+            _ => owner,
         };
         loop {
             let next = self.slots[slot as usize].next;
             if next == NONE || self.get(next).role != Role::Tool {
-                return self.insert_behind(py, slot, message);
+                break;
             }
             slot = next;
         }
+        let new = self.insert_behind(py, slot, message)?;
+        self.slots[owner as usize].last_result = (new, self.epoch);
+        Ok(new)
     }
 
     /// Puts a message in the place of another with the same id.
@@ -171,6 +229,9 @@ impl Conversation {
             if self.find_call(&id).is_some_and(|at| at.slot == slot) {
                 self.calls.bind(py).del_item(id)?;
             }
+        }
+        if self.get(slot).role == Role::Tool && message.role != Role::Tool {
+            self.epoch += 1;
         }
         self.slots[slot as usize].message = Arc::new(message);
         self.index(py, slot)
@@ -200,16 +261,22 @@ impl Conversation {
 
     /// Merges a snapshot of the conversation: messages that it has are replaced where they stand,
     /// those it lacks dropped, unseen ones appended in its order. Activity and reasoning messages
-    /// that it lacks stay, unless it carries any of their kind. Returns the ids of what changed.
+    /// that it lacks stay, unless it carries any of their kind; of activities it may say itself which
+    /// ones it has all of. Returns the ids of what changed.
     pub fn merge<'py>(
         &mut self,
         py: Python<'py>,
         snapshot: Vec<Message>,
+        activity_types: &ActivityTypes<'py>,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        let carries = |role| snapshot.iter().any(|message| message.role == role);
-        let stay = |message: &Message| match message.role {
-            Role::Activity => !carries(Role::Activity),
-            Role::Reasoning => !carries(Role::Reasoning),
+        let lacks = |role| !snapshot.iter().any(|message| message.role == role);
+        let (activities_stay, reasoning_stays) = (lacks(Role::Activity), lacks(Role::Reasoning));
+        let stay = |message: &Message| match (message.role, activity_types) {
+            (Role::Activity, ActivityTypes::Unsaid) => activities_stay,
+            (Role::Activity, ActivityTypes::These(types)) => {
+                !message.activity_type(py).is_some_and(|name| types.contains(name).unwrap_or(false))
+            }
+            (Role::Reasoning, _) => reasoning_stays,
             _ => false,
         };
         // Where each id stands in the snapshot; of two with one id the last counts.
@@ -264,7 +331,7 @@ impl Conversation {
         } else {
             self.slots[self.last as usize].next = new;
         }
-        self.slots.push(Slot { message, next: NONE });
+        self.slots.push(Slot::new(message, NONE));
         self.last = new;
         self.index(py, new)
     }
@@ -275,12 +342,13 @@ impl Conversation {
             slots: self
                 .slots
                 .iter()
-                .map(|slot| Slot { message: Arc::clone(&slot.message), next: slot.next })
+                .map(|slot| Slot { message: Arc::clone(&slot.message), ..*slot })
                 .collect(),
             first: self.first,
             last: self.last,
             ids: self.ids.bind(py).copy()?.unbind(),
             calls: self.calls.bind(py).copy()?.unbind(),
+            epoch: self.epoch,
         })
     }
 }

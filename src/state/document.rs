@@ -75,6 +75,13 @@ impl<'py> Container<'py> {
         }
     }
 
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Object(object) => object.len(),
+            Self::Array(array) => array.len(),
+        }
+    }
+
     pub fn as_any(&self) -> &Bound<'py, PyAny> {
         match self {
             Self::Object(object) => object.as_any(),
@@ -97,6 +104,17 @@ impl<'py> Container<'py> {
             Self::Array(array) => capi::is_exact_list(array),
         }
     }
+}
+
+/// The members of an object as they are at one moment. Strong references, so whoever walks over them
+/// may run Python.
+pub fn members<'py>(object: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    capi::walk(object, |items| items.map(|(key, value)| (key.own(), value.own())).collect())
+}
+
+/// The elements of an array as they are at one moment, like [`members`].
+pub fn elements<'py>(array: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
+    capi::walk_list(array, |items| items.map(capi::Lent::own).collect())
 }
 
 /// The UTF-8 of a str, with lone surrogates as three bytes each.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::document::type_name;
-use crate::errors::AGUIError;
+use crate::errors::{AGUIError, not_an_event};
 use crate::event::{EventKind, Key, View};
 
 /// The field of an event, by its name in `event::keys`. None is absence, in either spelling.
@@ -131,14 +131,6 @@ impl<'py> Incoming<'py> {
             Some(Err(_)) => Err(self.refusal("metadata", "an object is needed")),
         }
     }
-}
-
-#[cold]
-fn not_an_event(value: &Bound<'_, PyAny>) -> PyErr {
-    AGUIError::new_err(format!(
-        "an event is a model of ag_ui.core or a dict with a \"type\", not {}",
-        type_name(value)
-    ))
 }
 
 /// What pydantic makes of a model, in the wire's spelling. None if it is no model.

@@ -42,7 +42,13 @@ pub fn next<'py>(reduction: &mut Reduction, turn: Turn<'py>) -> PyResult<Bound<'
     if let Some(parent) = turn.parent_run_id {
         input.set_item(intern!(py, "parentRunId"), parent)?;
     }
-    input.set_item(intern!(py, "state"), wire::own(reduction.state.bind(py))?)?;
+    // Peers of 0.x require it, and a client's state is empty before there is one.
+    let state = if reduction.has_state {
+        wire::own(&reduction.state.get(py))?
+    } else {
+        PyDict::new(py).into_any()
+    };
+    input.set_item(intern!(py, "state"), state)?;
     let messages = PyList::empty(py);
     let mut brings = Vec::new();
     for slot in reduction.conversation.order() {
@@ -51,9 +57,9 @@ pub fn next<'py>(reduction: &mut Reduction, turn: Turn<'py>) -> PyResult<Bound<'
             continue;
         }
         if !message.known {
-            brings.push(slot);
+            brings.push(message.id.clone_ref(py));
         }
-        messages.append(wire::own(&message.output(py, true)?)?)?;
+        messages.append(wire::own(message.wire(py)?.as_any())?)?;
     }
     input.set_item(intern!(py, "messages"), messages)?;
     // All three are required of an input by peers of 0.x.

@@ -1,12 +1,15 @@
 //! One message of a conversation, growing.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use std::sync::OnceLock;
 
+use super::held::{Held, merge_metadata};
 use super::wire;
 use crate::capi;
+use crate::errors::class_name;
 
 /// What of its role matters to what events may do to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,10 @@ impl Call {
         self.fields.bind(py)
     }
 
+    pub fn merge_metadata(&mut self, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
+        merge_metadata(self.fields.bind(metadata.py()), metadata)
+    }
+
     fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let function = self.function.bind(py).copy()?;
         function.set_item(intern!(py, "arguments"), self.arguments.join(py)?)?;
@@ -159,12 +166,14 @@ enum Content {
     /// What the wire dict has: nothing, a list of parts, an object.
     AsIs,
     Text(Parts),
+    /// The content of an activity, which patches write to.
+    Object(Held),
 }
 
 /// A message that events have written to.
 pub struct Open {
-    /// The wire dict; `content` in it is a placeholder where there is text, and so is `toolCalls`
-    /// where there are calls. No value in it is ever changed, only replaced.
+    /// The wire dict; `content` in it is a placeholder unless it is as it is, and so is `toolCalls`
+    /// where there are calls. Of the values in it only the metadata are ever changed.
     fields: Py<PyDict>,
     content: Content,
     calls: Option<Vec<Call>>,
@@ -215,8 +224,37 @@ impl Open {
         Ok(())
     }
 
+    /// Gives an activity its content, which nobody else has.
+    pub fn set_object(&mut self, content: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = content.py();
+        self.fields.bind(py).set_item(intern!(py, "content"), py.None())?;
+        self.content = Content::Object(Held::new(content));
+        Ok(())
+    }
+
+    /// The content of an activity, to patch it.
+    pub fn object(&mut self, py: Python<'_>) -> PyResult<&mut Held> {
+        if !matches!(self.content, Content::Object(_)) {
+            let key = intern!(py, "content");
+            let held = match self.fields.bind(py).get_item(key)? {
+                Some(content) => Held::new(&content),
+                None => Held::new(PyDict::new(py).as_any()),
+            };
+            self.fields.bind(py).set_item(key, py.None())?;
+            self.content = Content::Object(held);
+        }
+        match &mut self.content {
+            Content::Object(held) => Ok(held),
+            _ => unreachable!("it was just made one"),
+        }
+    }
+
     pub fn fields<'a, 'py>(&'a self, py: Python<'py>) -> &'a Bound<'py, PyDict> {
         self.fields.bind(py)
+    }
+
+    pub fn merge_metadata(&mut self, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
+        merge_metadata(self.fields.bind(metadata.py()), metadata)
     }
 
     /// Adds a tool call and says the how many-th it is.
@@ -240,8 +278,10 @@ impl Open {
 
     fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let fields = self.fields.bind(py).copy()?;
-        if let Content::Text(parts) = &self.content {
-            fields.set_item(intern!(py, "content"), parts.join(py)?)?;
+        match &self.content {
+            Content::AsIs => {}
+            Content::Text(parts) => fields.set_item(intern!(py, "content"), parts.join(py)?)?,
+            Content::Object(held) => fields.set_item(intern!(py, "content"), held.get(py))?,
         }
         if let Some(calls) = &self.calls {
             let list = PyList::empty(py);
@@ -263,6 +303,7 @@ impl Open {
         let content = match &self.content {
             Content::AsIs => Content::AsIs,
             Content::Text(parts) => Content::Text(parts.clone_ref(py)),
+            Content::Object(held) => Content::Object(held.clone_ref(py)),
         };
         Ok(Self { fields: self.fields.bind(py).copy()?.unbind(), content, calls })
     }
@@ -273,6 +314,9 @@ enum Body {
     Whole(Py<PyAny>),
     Open(Open),
 }
+
+/// The name of a tool call, and its arguments so far.
+pub type NamedCall<'py> = (Bound<'py, PyString>, Bound<'py, PyString>);
 
 pub struct Message {
     pub id: Py<PyString>,
@@ -301,8 +345,21 @@ impl Message {
     }
 
     /// A message that is given whole, in either spelling. It is copied.
+    ///
+    /// # Errors
+    /// A TypeError for what is no object, an AGUIError for one that is no message.
     pub fn given(message: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = message.py();
+        let is_model = crate::event::registry().plan(capi::type_key(message)).is_some();
+        if !is_model
+            && !message.is_instance_of::<PyDict>()
+            && !message.is_instance(crate::event::base_model(py)?)?
+        {
+            return Err(PyTypeError::new_err(format!(
+                "a message is a model of ag_ui.core or a dict, not {}",
+                class_name(message)
+            )));
+        }
         let text = |value: Option<Bound<'_, PyAny>>, what: &str| {
             value
                 .and_then(|value| value.cast_into::<PyString>().ok().map(Bound::unbind))
@@ -314,9 +371,7 @@ impl Message {
         };
         let whole = match wire::message_shape() {
             // A model is kept as one, since that is what is asked for as a rule.
-            _ if crate::event::registry().plan(capi::type_key(message)).is_some() => {
-                wire::own(message)?
-            }
+            _ if is_model => wire::own(message)?,
             Some(shape) => wire::object(message, shape)?.into_any(),
             None => wire::own(message)?,
         };
@@ -373,20 +428,12 @@ impl Message {
         if let Some(output) = self.output.get() {
             return Ok(output.bind(py).clone());
         }
-        let wire = match &self.body {
-            Body::Whole(whole) => {
-                let whole = whole.bind(py);
-                match (whole.cast::<PyDict>(), as_dict) {
-                    (Ok(_), true) | (Err(_), false) => return Ok(whole.clone()),
-                    (Ok(dict), false) => dict.clone(),
-                    (Err(_), true) => match wire::message_shape() {
-                        Some(shape) => wire::object(whole, shape)?,
-                        None => return Ok(whole.clone()),
-                    },
-                }
-            }
-            Body::Open(open) => open.wire(py)?,
-        };
+        if let Body::Whole(whole) = &self.body
+            && whole.bind(py).is_instance_of::<PyDict>() == as_dict
+        {
+            return Ok(whole.bind(py).clone());
+        }
+        let wire = self.wire(py)?;
         let output = if as_dict {
             wire.into_any()
         } else {
@@ -394,6 +441,59 @@ impl Message {
         };
         let _ = self.output.set(output.clone().unbind());
         Ok(output)
+    }
+
+    /// The message as a wire dict, parts of which are the message's own.
+    pub fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        match &self.body {
+            Body::Open(open) => open.wire(py),
+            Body::Whole(whole) => match (whole.bind(py).cast::<PyDict>(), wire::message_shape()) {
+                (Ok(dict), _) => Ok(dict.clone()),
+                (Err(_), Some(shape)) => wire::object(whole.bind(py), shape),
+                (Err(error), None) => Err(error.into()),
+            },
+        }
+    }
+
+    /// The text so far; None if the content is no text.
+    pub fn text<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        match &self.body {
+            Body::Open(Open { content: Content::Text(parts), .. }) => parts.join(py).map(Some),
+            Body::Open(Open { content: Content::Object(_), .. }) => Ok(None),
+            Body::Open(open) => Ok(text_of(open.fields(py).get_item(intern!(py, "content"))?)),
+            Body::Whole(whole) => Ok(text_of(super::incoming::member!(whole.bind(py), content))),
+        }
+    }
+
+    /// The name and the arguments so far of the tool call at a position.
+    pub fn call<'py>(&self, py: Python<'py>, position: usize) -> PyResult<Option<NamedCall<'py>>> {
+        if let Body::Open(open) = &self.body {
+            let Some(call) = open.calls.as_ref().and_then(|calls| calls.get(position)) else {
+                return Ok(None);
+            };
+            let name = text_of(call.name(py)?);
+            return Ok(Some((
+                name.unwrap_or_else(|| PyString::new(py, "")),
+                call.arguments.join(py)?,
+            )));
+        }
+        let Body::Whole(whole) = &self.body else { return Ok(None) };
+        let calls = super::incoming::member!(whole.bind(py), tool_calls);
+        let Some(Ok(calls)) = calls.map(Bound::cast_into::<PyList>) else { return Ok(None) };
+        let Ok(call) = calls.get_item(position) else { return Ok(None) };
+        let Some(function) = same_in_both(&call, intern!(py, "function")) else { return Ok(None) };
+        let text = |key: &Bound<'py, PyString>| {
+            text_of(same_in_both(&function, key)).unwrap_or_else(|| PyString::new(py, ""))
+        };
+        Ok(Some((text(intern!(py, "name")), text(intern!(py, "arguments")))))
+    }
+
+    /// What kind of activity it is.
+    pub fn activity_type<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        match &self.body {
+            Body::Open(open) => super::incoming::member!(open.fields.bind(py), activity_type),
+            Body::Whole(whole) => super::incoming::member!(whole.bind(py), activity_type),
+        }
     }
 
     pub fn clone_ref(&self, py: Python<'_>) -> PyResult<Self> {
@@ -410,17 +510,18 @@ impl Message {
     }
 }
 
-/// Merges metadata into an object, key by key, the last write wins, no recursion. The dict that was
-/// there before stays as it was: someone may have been given it.
-pub fn merge_metadata(fields: &Bound<'_, PyDict>, metadata: &Bound<'_, PyDict>) -> PyResult<()> {
-    let py = fields.py();
-    let key = intern!(py, "metadata");
-    let merged = match fields.get_item(key)?.map(Bound::cast_into::<PyDict>) {
-        Some(Ok(old)) => old.copy()?,
-        _ => PyDict::new(py),
-    };
-    for (key, value) in metadata.copy()? {
-        merged.set_item(key, wire::own(&value)?)?;
+/// The value, if it is a str.
+fn text_of(value: Option<Bound<'_, PyAny>>) -> Option<Bound<'_, PyString>> {
+    value.and_then(|value| value.cast_into().ok())
+}
+
+/// A member that is spelled alike in wire dicts and models.
+fn same_in_both<'py>(
+    object: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyString>,
+) -> Option<Bound<'py, PyAny>> {
+    match object.cast::<PyDict>() {
+        Ok(dict) => dict.get_item(key).ok().flatten(),
+        Err(_) => object.getattr(key).ok(),
     }
-    fields.set_item(key, merged)
 }

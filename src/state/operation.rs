@@ -140,6 +140,13 @@ pub struct Operation<'py> {
     pub value: Option<Bound<'py, PyAny>>,
 }
 
+impl Operation<'_> {
+    /// Whether it puts another document in the place of the whole one.
+    pub fn is_of_root(&self) -> bool {
+        self.path.is_empty().unwrap_or(false)
+    }
+}
+
 /// A patch, every operation of which is well-formed.
 pub struct Patch<'py> {
     pub operations: Vec<Operation<'py>>,

@@ -1,17 +1,23 @@
 //! Applying a JSON Patch (RFC 6902) to plain Python values.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::collections::HashSet;
 
-use super::copy::deep_copy;
+use super::copy::{Copier, Uncopied};
 use super::document::{Container, string, type_name, utf8};
 use super::equal::equal;
 use super::operation::{Fault, Op, Operation, Patch, Refusal, UnknownOp};
 use super::pointer;
-use super::undo::{Change, UndoLog, members_behind};
+use super::undo::{Change, Claim, UndoLog};
+use crate::capi;
 use crate::json::MAX_DEPTH;
 
 type Done<T> = Result<T, Fault>;
+
+/// How many values one patch may make unless the caller says otherwise: a hundred megabytes of
+/// them, and more than states have.
+pub const MAX_VALUES: usize = 1_000_000;
 
 /// The tokens of a path, escaped as they stand there.
 type Tokens<'a> = &'a [&'a [u8]];
@@ -20,16 +26,24 @@ type Tokens<'a> = &'a [&'a [u8]];
 struct Draft<'py> {
     root: Bound<'py, PyAny>,
     mode: Mode<'py>,
+    /// What was done, while something may still fail.
+    log: UndoLog<'py>,
+    logging: bool,
+    /// Makes the values of operations, as many as one patch may.
+    copier: Copier,
+    max_values: usize,
 }
 
 enum Mode<'py> {
     /// Containers are copied before they are changed, once.
     Copying(Owned<'py>),
-    /// They are changed themselves; with a log while something may still fail.
-    InPlace { log: UndoLog<'py>, logging: bool },
+    /// They are changed themselves.
+    InPlace,
+    /// Those that nobody else has are changed themselves, others are copied before.
+    Consuming(Owned<'py>),
 }
 
-/// The containers that this patch made, and so may change. It keeps them, so that an address cannot
+/// The containers that this patch may change, as it made them or nobody else has them. It keeps them, so that an address cannot
 /// come to mean another one.
 #[derive(Default)]
 struct Owned<'py> {
@@ -62,7 +76,7 @@ impl<'py> Owned<'py> {
 
 /// A place directly below a container.
 enum Place<'py> {
-    Member(Bound<'py, pyo3::types::PyDict>, Bound<'py, pyo3::types::PyString>),
+    Member(Bound<'py, PyDict>, Bound<'py, pyo3::types::PyString>),
     Element(Bound<'py, pyo3::types::PyList>, Index),
 }
 
@@ -122,13 +136,18 @@ fn place<'py>(container: Container<'py>, token: &[u8]) -> Done<Place<'py>> {
 }
 
 impl<'py> Place<'py> {
+    /// How many members the container has.
+    fn len(&self) -> usize {
+        match self {
+            Self::Member(object, _) => object.len(),
+            Self::Element(array, _) => array.len(),
+        }
+    }
+
     fn get(&self) -> PyResult<Option<Bound<'py, PyAny>>> {
         match self {
             Self::Member(object, key) => object.get_item(key),
-            Self::Element(array, Index::At(index)) => {
-                let item = crate::capi::list_item(array, *index);
-                Ok(item.as_deref().cloned())
-            }
+            Self::Element(array, Index::At(index)) => Ok(capi::list_get(array, *index)),
             Self::Element(..) => Ok(None),
         }
     }
@@ -167,7 +186,7 @@ impl<'py> Draft<'py> {
             return Err(leaf(&self.root, tokens, 0));
         };
         if let Some(own) = self.mode.own(&container)? {
-            self.root = own.as_any().clone();
+            self.set_root(own.as_any().clone());
             container = own;
         }
         let last = tokens.len() - 1;
@@ -175,8 +194,10 @@ impl<'py> Draft<'py> {
             let place = place(container, token)?;
             let value = place.get()?.ok_or_else(|| nothing(&place, tokens, at))?;
             container = Container::of(&value).ok_or_else(|| leaf(&value, tokens, at + 1))?;
+            // So that there are no more references than the container's and its parent's.
+            drop(value);
             if let Some(own) = self.mode.own(&container)? {
-                place.set(own.as_any())?;
+                self.put(place, container.as_any().clone(), own.as_any().clone())?;
                 container = own;
             }
         }
@@ -185,7 +206,9 @@ impl<'py> Draft<'py> {
 
     fn set_root(&mut self, value: Bound<'py, PyAny>) {
         let old = std::mem::replace(&mut self.root, value);
-        self.mode.log(|| Change::Root(old));
+        if !matches!(self.mode, Mode::Copying(_)) {
+            self.log.push(Change::Root(old), 0);
+        }
     }
 
     /// Section 4.1.
@@ -197,25 +220,28 @@ impl<'py> Draft<'py> {
         let place = self.writable(tokens)?;
         match &place {
             Place::Member(object, key) => {
-                if self.mode.is_logging() {
-                    let old = object.get_item(key)?;
-                    self.mode.log(|| Change::Set(object.clone(), key.clone(), old));
-                }
-                object.set_item(key, value)?;
+                let len = object.len();
+                let old = object.get_item(key)?;
+                undisturbed(object.len() == len)?;
+                object.set_item(key, &value)?;
+                let len = len + usize::from(old.is_none());
+                let change = || Change::Set(object.clone(), key.clone(), old, value);
+                self.note(object.len(), len, change)
             }
             Place::Element(array, index) => {
+                let len = array.len();
                 let index = match *index {
-                    Index::At(index) if index <= array.len() => index,
-                    Index::End => array.len(),
+                    Index::At(index) if index <= len => index,
+                    Index::End => len,
                     Index::At(_) | Index::Malformed => {
                         return Err(nothing(&place, tokens, tokens.len() - 1));
                     }
                 };
-                array.insert(index, value)?;
-                self.mode.log(|| Change::Inserted(array.clone(), index));
+                array.insert(index, &value)?;
+                let change = || Change::Inserted(array.clone(), index, value);
+                self.note(array.len(), len + 1, change)
             }
         }
-        Ok(())
     }
 
     /// Section 4.2. A document that is removed itself leaves null, since nothing is no document.
@@ -226,20 +252,21 @@ impl<'py> Draft<'py> {
             return Ok(old);
         }
         let place = self.writable(tokens)?;
+        let len = place.len();
         let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
+        undisturbed(place.len() == len)?;
         match &place {
             Place::Member(object, key) => {
-                if self.mode.is_logging() {
-                    let behind = members_behind(object, key);
-                    let (object, key) = (object.clone(), key.clone());
-                    self.mode.log(|| Change::Removed(object, key, old.clone(), behind));
-                }
+                self.keep_order(object);
                 object.del_item(key)?;
+                let change = || Change::Removed(object.clone(), key.clone(), old.clone());
+                self.note(object.len(), len - 1, change)?;
             }
             Place::Element(array, index) => {
                 if let Index::At(index) = *index {
                     array.del_item(index)?;
-                    self.mode.log(|| Change::RemovedItem(array.clone(), index, old.clone()));
+                    let change = || Change::RemovedItem(array.clone(), index, old.clone());
+                    self.note(array.len(), len - 1, change)?;
                 }
             }
         }
@@ -253,14 +280,28 @@ impl<'py> Draft<'py> {
             return Ok(());
         }
         let place = self.writable(tokens)?;
+        let len = place.len();
         let old = place.get()?.ok_or_else(|| nothing(&place, tokens, tokens.len() - 1))?;
+        undisturbed(place.len() == len)?;
+        self.put(place, old, value)
+    }
+
+    /// Puts a value in the place of another.
+    fn put(
+        &mut self,
+        place: Place<'py>,
+        old: Bound<'py, PyAny>,
+        value: Bound<'py, PyAny>,
+    ) -> Done<()> {
+        let len = place.len();
         place.set(&value)?;
-        self.mode.log(|| match place {
-            Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old),
-            Place::Member(object, key) => Change::Set(object, key, Some(old)),
-            Place::Element(array, _) => Change::SetItem(array, 0, old),
-        });
-        Ok(())
+        let now = place.len();
+        let change = || match place {
+            Place::Member(object, key) => Change::Set(object, key, Some(old), value),
+            Place::Element(array, Index::At(index)) => Change::SetItem(array, index, old, value),
+            Place::Element(array, _) => Change::SetItem(array, 0, old, value),
+        };
+        self.note(now, len, change)
     }
 
     /// Sections 4.4: the value itself moves, no copy of it.
@@ -284,17 +325,21 @@ impl<'py> Draft<'py> {
         let from: Vec<&[u8]> = from.as_deref().map_or(Ok(Vec::new()), tokens)?;
         // What is put at the end of the path may be as deep as is left.
         let room = MAX_DEPTH.saturating_sub(u32::try_from(path.len()).unwrap_or(u32::MAX));
-        let copied = |value: &Bound<'py, PyAny>| {
-            deep_copy(value, room).map_err(|error| Fault::of_parts(error.into_parts()))
-        };
         match (operation.op, &operation.value) {
-            (Op::Add, Some(value)) => self.add(&path, copied(value)?),
-            (Op::Replace, Some(value)) => self.replace(&path, copied(value)?),
+            (Op::Add, Some(value)) => {
+                let value = self.copied(value, room)?;
+                self.add(&path, value)
+            }
+            (Op::Replace, Some(value)) => {
+                let value = self.copied(value, room)?;
+                self.replace(&path, value)
+            }
             (Op::Remove, _) => self.remove(&path).map(drop),
             (Op::Move, _) => self.relocate(&from, &path),
             (Op::Copy, _) => {
                 let value = self.get(&from).map_err(|fault| Fault { in_from: true, ..fault })?;
-                self.add(&path, copied(&value)?)
+                let value = self.copied(&value, room)?;
+                self.add(&path, value)
             }
             (Op::Test, Some(value)) => {
                 let found = self.get(&path)?;
@@ -307,6 +352,20 @@ impl<'py> Draft<'py> {
             (Op::Add | Op::Replace | Op::Test, None) => Err(Fault::new("there is no value")),
         }
     }
+
+    fn copied(&mut self, value: &Bound<'py, PyAny>, room: u32) -> Done<Bound<'py, PyAny>> {
+        self.copier.copy(value, room).map_err(|error| match error {
+            Uncopied::TooMany => {
+                Fault::new(format!("the patch makes more than {} values", self.max_values))
+            }
+            error => Fault::of_parts(error.into_parts()),
+        })
+    }
+}
+
+/// Refuses to go on where Python code that just ran, or another thread, changed the document.
+fn undisturbed(is_so: bool) -> Done<()> {
+    if is_so { Ok(()) } else { Err(Fault::new("the document was changed while it was patched")) }
 }
 
 #[cold]
@@ -337,55 +396,110 @@ impl<'py> Mode<'py> {
                 owned.push(copy.as_any().clone());
                 Ok(Some(copy))
             }
-            Self::InPlace { .. } if container.is_plain() => Ok(None),
-            Self::InPlace { .. } => Err(Fault::new(format!(
+            Self::InPlace if container.is_plain() => Ok(None),
+            Self::InPlace => Err(Fault::new(format!(
                 "only a plain dict or list is changed in place, not {}",
                 type_name(container.as_any())
             ))),
-        }
-    }
-
-    fn is_logging(&self) -> bool {
-        matches!(self, Self::InPlace { logging: true, .. })
-    }
-
-    fn log(&mut self, change: impl FnOnce() -> Change<'py>) {
-        if let Self::InPlace { log, logging: true } = self {
-            log.push(change());
+            Self::Consuming(owned) if owned.has(container.as_any()) => Ok(None),
+            Self::Consuming(owned) => {
+                let is_ours =
+                    container.is_plain() && capi::is_only_in_its_place(container.as_any());
+                let copy = if is_ours { None } else { Some(container.shallow_copy()?) };
+                owned.push(copy.as_ref().unwrap_or(container).as_any().clone());
+                Ok(copy)
+            }
         }
     }
 }
 
+impl<'py> Draft<'py> {
+    fn new(root: Bound<'py, PyAny>, mode: Mode<'py>, max_values: usize) -> Self {
+        let copier = Copier { left: max_values };
+        Self { root, mode, log: UndoLog::default(), logging: false, copier, max_values }
+    }
+
+    /// Notes what was done, if it may have to be taken back. The container had `len` members after
+    /// it, unless somebody else changed it, too; now it has `now`.
+    fn note(&mut self, now: usize, len: usize, change: impl FnOnce() -> Change<'py>) -> Done<()> {
+        if matches!(self.mode, Mode::Copying(_)) {
+            return Ok(());
+        }
+        if self.logging || now != len {
+            self.log.push(change(), len);
+            return undisturbed(now == len);
+        }
+        Ok(())
+    }
+
+    fn keep_order(&mut self, object: &Bound<'py, PyDict>) {
+        if self.logging {
+            self.log.keep_order(object);
+        }
+    }
+
+    /// Applies a patch, whole or not at all.
+    fn apply_all(&mut self, patch: &Patch<'py>) -> Result<(), Box<Refusal>> {
+        let changes = !matches!(self.mode, Mode::Copying(_));
+        let last = patch.operations.len().saturating_sub(1);
+        for (index, operation) in patch.operations.iter().enumerate() {
+            // One operation is all or nothing itself, but for the two halves of a move.
+            self.logging = changes && (last > 0 || operation.op == Op::Move);
+            let mut done = self.apply(operation);
+            if changes && index == last && done.is_ok() {
+                done = undisturbed(self.log.is_undisturbed());
+            }
+            if let Err(fault) = done {
+                let mut refusal = Refusal::at(index, operation, fault);
+                if changes && let Err(error) = self.log.roll_back(&mut self.root) {
+                    refusal.reason.push_str("; and what was done before could not be undone");
+                    refusal.cause = Some(error);
+                }
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Applies a patch that has been read, whole or not at all. In place, the document comes back
-/// unless an operation replaced the root.
+/// unless an operation replaced the root. `max_values` is as for [`apply_patch`].
 pub fn apply<'py>(
     document: &Bound<'py, PyAny>,
     patch: &Patch<'py>,
     in_place: bool,
+    max_values: usize,
 ) -> Result<Bound<'py, PyAny>, Box<Refusal>> {
+    let mut claim = None;
     let mode = if in_place {
-        Mode::InPlace { log: UndoLog::default(), logging: false }
+        claim = Claim::on(document);
+        if claim.is_none() {
+            return Err(Refusal::whole("the document is being patched in place already"));
+        }
+        Mode::InPlace
     } else {
         Mode::Copying(Owned::default())
     };
-    let mut draft = Draft { root: document.clone(), mode };
-    for (index, operation) in patch.operations.iter().enumerate() {
-        if let Mode::InPlace { logging, .. } = &mut draft.mode {
-            // An operation is all or nothing itself, but for the two halves of a move.
-            *logging = index + 1 < patch.operations.len() || operation.op == Op::Move;
-        }
-        if let Err(fault) = draft.apply(operation) {
-            let mut refusal = Refusal::at(index, operation, fault);
-            if let Mode::InPlace { log, .. } = draft.mode
-                && let Err(error) = log.roll_back(&mut draft.root)
-            {
-                refusal.reason.push_str("; and what was done before could not be undone");
-                refusal.cause = Some(error);
-            }
-            return Err(refusal);
-        }
-    }
-    Ok(draft.root)
+    let mut draft = Draft::new(document.clone(), mode, max_values);
+    draft.apply_all(patch)?;
+    // What was replaced or removed goes now: its finalizers may run Python, when all is done.
+    drop(claim);
+    let Draft { root, .. } = draft;
+    Ok(root)
+}
+
+/// [`apply`] to a document that is given away: of its containers those are changed that nobody else
+/// has, so that a document which grows by a member at a time is not copied each time. If the patch
+/// does not apply, the document is what it was.
+pub fn apply_to_own<'py>(
+    document: Bound<'py, PyAny>,
+    patch: &Patch<'py>,
+    max_values: usize,
+) -> (Bound<'py, PyAny>, Result<(), Box<Refusal>>) {
+    let mut draft = Draft::new(document, Mode::Consuming(Owned::default()), max_values);
+    let done = draft.apply_all(patch);
+    let Draft { root, .. } = draft;
+    (root, done)
 }
 
 /// A document with a JSON Patch applied (RFC 6902), atomically.
@@ -397,6 +511,10 @@ pub fn apply<'py>(
 ///     patch: A list of operations, each a dict as on the wire or a model of ``ag_ui.core``.
 ///     in_place: Change the document itself instead of a copy. Each part of it must then occur in
 ///         it once, and what is changed must be a plain dict or list.
+///     max_values: The most values that the patch may make: every scalar, array and object that
+///         ``add``, ``replace`` and ``copy`` put into the document counts as one. A short patch of
+///         a peer that copies the document into itself again and again would otherwise fill the
+///         memory.
 ///
 /// Returns:
 ///     The patched document. Without ``in_place`` it is a new one where something changed, and
@@ -405,16 +523,23 @@ pub fn apply<'py>(
 ///     the root (with any JSON value; removing the root leaves None).
 ///
 /// Raises:
-///     PatchError: The patch is malformed or does not apply; it names the operation, the path and
-///         the reason. The document is as it was before, also with ``in_place``.
+///     PatchError: The patch is malformed or does not apply, or makes more than ``max_values``; it
+///         names the operation, the path and the reason. The document is as it was before, also
+///         with ``in_place``. There it is also an error if Python code that runs meanwhile or
+///         another thread changes the document: what they did stays, and nothing of the patch does.
+///
+/// Example:
+///     >>> apply_patch({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}])
+///     {'a': [1, 2]}
 #[pyfunction]
-#[pyo3(signature = (document, patch, *, in_place=false))]
+#[pyo3(signature = (document, patch, *, in_place=false, max_values=1_000_000))]
 pub fn apply_patch<'py>(
     document: &Bound<'py, PyAny>,
     patch: &Bound<'py, PyAny>,
     in_place: bool,
+    max_values: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     Patch::read(patch, UnknownOp::Refuse)
-        .and_then(|patch| apply(document, &patch, in_place))
+        .and_then(|patch| apply(document, &patch, in_place, max_values))
         .map_err(|refusal| refusal.into_error(document.py()))
 }

@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PySet, PyString};
 
 use super::incoming::member;
 use super::wire;
@@ -13,8 +13,8 @@ pub struct Plan {
     pub run_id: Py<PyString>,
     /// The interrupts that it answers.
     pub answers: Vec<Py<PyString>>,
-    /// The slots of the messages that it brings to the other side.
-    pub brings: Vec<u32>,
+    /// The ids of the messages that it brings to the other side.
+    pub brings: Vec<Py<PyString>>,
 }
 
 /// The interrupts of the last RUN_FINISHED with an interrupt outcome, as the protocol says. One is
@@ -50,7 +50,7 @@ impl Interrupts {
         &mut self,
         run_id: &Bound<'_, PyString>,
         input: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Vec<u32>> {
+    ) -> PyResult<Vec<Py<PyString>>> {
         let py = run_id.py();
         self.answers.clear();
         let mut brings = Vec::new();
@@ -78,13 +78,11 @@ impl Interrupts {
         if self.answers.is_empty() || self.pending.bind(py).is_empty() {
             return Ok(());
         }
+        let answers = PySet::new(py, &self.answers)?;
         let left = PyList::empty(py);
         for interrupt in self.pending.bind(py) {
-            let id = member!(&interrupt, id);
-            let is_answered = id.is_some_and(|id| {
-                self.answers.iter().any(|answer| answer.bind(py).as_any().eq(&id).unwrap_or(false))
-            });
-            if !is_answered {
+            let id = member!(&interrupt, id).and_then(|id| id.cast_into::<PyString>().ok());
+            if !id.is_some_and(|id| answers.contains(id).unwrap_or(false)) {
                 left.append(interrupt)?;
             }
         }

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::conversation::Conversation;
+use super::held::Held;
 use super::incoming::{Incoming, optional_text, text};
-use super::message::{Message, Role, merge_metadata};
+use super::message::{Message, Role};
 use super::pending::{Interrupts, ToolCalls};
 use crate::deviation::Deviation;
 use crate::errors::AGUIError;
@@ -63,24 +64,30 @@ type Applied<'py> = PyResult<Touched<'py>>;
 /// Everything but what it is reported to.
 pub struct Reduction {
     pub conversation: Conversation,
-    pub state: Py<PyAny>,
+    pub state: Held,
+    /// Somebody gave it a state, or wrote to it.
+    pub has_state: bool,
     pub interrupts: Interrupts,
     pub tool_calls: ToolCalls,
     pub thread_id: Option<Py<PyString>>,
     pub run_id: Option<Py<PyString>>,
+    /// The most values that one patch may make.
+    pub max_patch_values: usize,
     /// What is to be reported of the event at hand.
     deviations: Vec<Deviation>,
 }
 
 impl Reduction {
-    pub fn new(py: Python<'_>, state: Py<PyAny>) -> Self {
+    pub fn new(py: Python<'_>, state: Held) -> Self {
         Self {
             conversation: Conversation::new(py),
             state,
+            has_state: false,
             interrupts: Interrupts::new(py),
             tool_calls: ToolCalls::new(py),
             thread_id: None,
             run_id: None,
+            max_patch_values: super::patch::MAX_VALUES,
             deviations: Vec::new(),
         }
     }
@@ -203,7 +210,7 @@ impl Reduction {
             }
         };
         if let Some(metadata) = &metadata {
-            merge_metadata(self.conversation.open(py, slot)?.fields(py), metadata)?;
+            self.conversation.open(py, slot)?.merge_metadata(metadata)?;
         }
         Ok(Touched::Message(id))
     }
@@ -218,7 +225,7 @@ impl Reduction {
         let open = self.conversation.open(py, slot)?;
         open.push(&delta)?;
         if let Some(metadata) = &metadata {
-            merge_metadata(open.fields(py), metadata)?;
+            open.merge_metadata(metadata)?;
         }
         Ok(Touched::Message(id))
     }
@@ -230,7 +237,7 @@ impl Reduction {
         let (Some(slot), Some(metadata)) = (self.text_target(incoming, &id), metadata) else {
             return Ok(Touched::Nothing);
         };
-        merge_metadata(self.conversation.open(py, slot)?.fields(py), &metadata)?;
+        self.conversation.open(py, slot)?.merge_metadata(&metadata)?;
         Ok(Touched::Message(id))
     }
 
@@ -238,10 +245,12 @@ impl Reduction {
         Ok(Self {
             conversation: self.conversation.fork(py)?,
             state: self.state.clone_ref(py),
+            has_state: self.has_state,
             interrupts: self.interrupts.fork(py),
             tool_calls: self.tool_calls.fork(py)?,
             thread_id: self.thread_id.as_ref().map(|id| id.clone_ref(py)),
             run_id: self.run_id.as_ref().map(|id| id.clone_ref(py)),
+            max_patch_values: self.max_patch_values,
             deviations: Vec::new(),
         })
     }

@@ -1,8 +1,6 @@
 //! A message or a tool call while its events are being collapsed.
 
-use pyo3::Borrowed;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyString};
 
 use super::incoming::{Incoming, field, text};
@@ -21,16 +19,26 @@ impl Family {
     /// The id of the message or of the call that an event is about.
     #[inline]
     pub fn id<'py>(self, incoming: &Incoming<'py>) -> PyResult<Bound<'py, PyString>> {
-        match self {
+        let id = match self {
             Self::Text | Self::Reasoning => text!(incoming, message_id),
             Self::Call => text!(incoming, tool_call_id),
-        }
+        }?;
+        // Comparing an exact str runs no Python code.
+        if capi::is_exact_str(&id) { Ok(id) } else { capi::plain_str(&id) }
     }
 
     fn key(self, py: Python<'_>) -> &'static Key {
         match self {
             Self::Text | Self::Reasoning => &keys(py).message_id,
             Self::Call => &keys(py).tool_call_id,
+        }
+    }
+
+    const fn start(self) -> EventKind {
+        match self {
+            Self::Text => EventKind::TextMessageStart,
+            Self::Reasoning => EventKind::ReasoningMessageStart,
+            Self::Call => EventKind::ToolCallStart,
         }
     }
 
@@ -42,9 +50,6 @@ impl Family {
         }
     }
 }
-
-/// How many events before it is read the memory of one is asked for.
-const AHEAD: usize = 3;
 
 pub struct Segment {
     pub family: Family,
@@ -75,9 +80,10 @@ impl Segment {
             Family::Call => field!(incoming, parent_message_id),
             Family::Text | Family::Reasoning => None,
         };
+        let parent = parent.and_then(|parent| capi::plain_str(parent.cast().ok()?).ok());
         Self {
             opener: Some(incoming.event.clone().unbind()),
-            parent: parent.and_then(|parent| parent.cast_into().ok()).map(Bound::unbind),
+            parent: parent.map(Bound::unbind),
             ..Self::headless(family, id)
         }
     }
@@ -110,39 +116,43 @@ impl Segment {
             && (id.is(&self.id) || id.as_any().eq(&self.id).unwrap_or(false))
     }
 
-    /// Whether the message with this id may hold the call.
-    pub fn is_held_by(&self, id: &Bound<'_, PyString>) -> bool {
-        let is = |other: &Py<PyString>| id.as_any().eq(other).unwrap_or(false);
-        is(&self.id) || self.parent.as_ref().is_some_and(is)
+    /// The message that a call names as its parent.
+    pub fn parent(&self) -> Option<&Py<PyString>> {
+        self.parent.as_ref()
     }
 
+    /// The event that opened it.
+    pub fn opening(&self) -> EventKind {
+        if self.is_headless() { self.family.delta() } else { self.family.start() }
+    }
+
+    /// Takes a delta, whole or not at all. False if it says something that no delta can say which
+    /// stands for several.
     #[inline]
-    pub fn push(&mut self, incoming: &Incoming<'_>) -> PyResult<()> {
-        let delta = text!(incoming, delta)?;
+    pub fn push(&mut self, incoming: &Incoming<'_>) -> PyResult<bool> {
+        let delta = capi::plain_str(&text!(incoming, delta)?)?;
         let deltas = &mut self.deltas;
-        if !deltas.pieces.push(&delta) {
-            let delta = capi::plain_str(&delta)?;
-            deltas.pieces.push(&delta);
+        // Of a bare wire dict (type, id, delta) there is no more to know.
+        let is_bare = incoming.view.spelling == Spelling::Wire && incoming.view.dict().len() == 3;
+        if !is_bare && !deltas.note(incoming)? {
+            return Ok(false);
         }
+        deltas.pieces.push(&delta);
         if deltas.first.is_none() {
             deltas.first = Some(incoming.event.clone().unbind());
             deltas.is_model = !incoming.event.is_instance_of::<PyDict>();
         }
-        // Of a bare wire dict (type, id, delta) there is no more to know.
-        if incoming.view.spelling == Spelling::Wire && incoming.view.dict().len() == 3 {
-            return Ok(());
-        }
-        deltas.note(incoming)
+        Ok(true)
     }
 
     /// Takes events, as far as each is one more delta of this segment that says nothing else, and
     /// returns how many. Most events of most streams are such, so it looks at each entry once and
-    /// makes nothing. No Python runs meanwhile: borrowed references will do.
+    /// makes nothing.
     #[inline]
-    pub fn push_bare<'a, 'py: 'a>(
+    pub fn push_bare<'py>(
         &mut self,
         py: Python<'py>,
-        events: &[Option<Borrowed<'a, 'py, PyAny>>],
+        events: impl Iterator<Item = Bound<'py, PyAny>>,
     ) -> usize {
         // The first is kept whole.
         if self.deltas.first.is_none() || self.end.is_some() {
@@ -160,10 +170,10 @@ impl Segment {
     /// With lengths that the compiler knows a comparison is a few instructions, where a call of
     /// `memcmp` for each took a seventh of the time of compaction.
     #[inline(never)]
-    fn push_bare_as<'a, 'py: 'a, const I: usize, const T: usize>(
+    fn push_bare_as<'py, const I: usize, const T: usize>(
         &mut self,
         py: Python<'py>,
-        events: &[Option<Borrowed<'a, 'py, PyAny>>],
+        events: impl Iterator<Item = Bound<'py, PyAny>>,
         id_key: &'static [u8; I],
         type_name: &'static [u8; T],
     ) -> usize {
@@ -174,21 +184,15 @@ impl Segment {
             type_name: Known(registry().kind_name(py, self.family.delta()), type_name),
             id_key: Known(self.family.key(py).alias(py), id_key),
             id,
-            last_id: self.id.as_ptr() as usize,
+            last_id: self.id.bind(py).clone().into_any(),
             delta_key: Known(keys.delta.alias(py), b"delta"),
         };
         let pieces = &mut self.deltas.pieces;
         let mut taken = 0;
-        for event in events.iter().map_while(Option::as_ref) {
-            // Of a long stream little is in the caches.
-            if let Some(Some(later)) = events.get(taken + AHEAD) {
-                capi::prefetch_items(later);
-            }
-            let is_taken = match capi::exact_dict(event) {
-                Some(dict) => with_critical_section(dict, || {
-                    bare.delta(dict).is_some_and(|delta| pieces.push(&delta))
-                }),
-                None => push_bare_model(pieces, event, self.family, id),
+        for event in events {
+            let is_taken = match capi::exact_dict(&event) {
+                Some(dict) => bare.push_delta(dict, pieces),
+                None => push_bare_model(pieces, &event, self.family, id),
             };
             if !is_taken {
                 break;
@@ -211,41 +215,40 @@ impl Segment {
         if let Some(opener) = self.opener {
             out.push(opener.into_bound(py));
         }
-        match (&self.deltas.first, self.deltas.pieces.count()) {
-            (None, _) => {}
-            (Some(only), 1) => out.push(only.bind(py).clone()),
-            (Some(_), _) => out.push(self.deltas.collapse(self.family, self.id.bind(py))?),
-        }
+        let delta = match (&self.deltas.first, self.deltas.pieces.count()) {
+            (None, _) => Ok(None),
+            (Some(only), 1) => Ok(Some(only.bind(py).clone())),
+            (Some(_), _) => self.deltas.collapse(self.family, self.id.bind(py)).map(Some),
+        };
+        let delta = delta.map(|delta| out.extend(delta));
         if let Some(end) = self.end {
             out.push(end.into_bound(py));
         }
-        Ok(())
+        delta
     }
 }
 
 impl Deltas {
-    /// Keeps what an event says besides its delta.
-    fn note(&mut self, incoming: &Incoming<'_>) -> PyResult<()> {
-        let py = incoming.event.py();
-        if let Some(metadata) = incoming.metadata()? {
+    /// Keeps what an event says besides its delta, if a collapsed delta can say it.
+    fn note(&mut self, incoming: &Incoming<'_>) -> PyResult<bool> {
+        let metadata = incoming.metadata()?;
+        let owner = field!(incoming, subagent_run_id);
+        let can_be_said = owner.as_ref().is_none_or(Bound::is_instance_of::<PyString>)
+            && metadata.as_ref().is_none_or(has_only_text_keys);
+        let Ok(rest) = rest(incoming) else { return Ok(false) };
+        if !can_be_said {
+            return Ok(false);
+        }
+        if let Some(metadata) = metadata {
             merge(&mut self.metadata, &metadata)?;
         }
-        if let Some(owner) = field!(incoming, subagent_run_id) {
+        if let Some(owner) = owner {
             self.owner = Some(owner.unbind());
         }
-        if incoming.view.has_rest() {
-            let rest = PyDict::new(py);
-            let read: Result<(), Surprise> = incoming.view.entries(|entry| {
-                if let Entry::Extra(key, value) = entry {
-                    rest.set_item(key, value)?;
-                }
-                Ok(())
-            });
-            if read.is_ok() && !rest.is_empty() {
-                merge(&mut self.rest, &rest)?;
-            }
+        if let Some(rest) = rest {
+            merge(&mut self.rest, &rest)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn collapse<'py>(
@@ -279,40 +282,41 @@ struct Bare<'a, 'py, const I: usize, const T: usize> {
     type_name: Known<'a, 'py, T>,
     id_key: Known<'a, 'py, I>,
     id: &'a [u8],
-    /// The address of the last str that was this id. No Python runs while a row is taken, so that it
-    /// is still that str.
-    last_id: usize,
+    /// The last str that was this id: in most streams it is one object.
+    last_id: Bound<'py, PyAny>,
     delta_key: Known<'a, 'py, 5>,
 }
 
-impl<const I: usize, const T: usize> Bare<'_, '_, I, T> {
-    /// The delta of an event that says just that.
+impl<'py, const I: usize, const T: usize> Bare<'_, 'py, I, T> {
+    /// Takes the delta of an event that says just that.
     #[inline]
-    fn delta<'a, 'py>(&mut self, dict: &'a Bound<'py, PyDict>) -> Option<Borrowed<'a, 'py, PyAny>> {
-        let [kind, subject, delta] = capi::dict_items(dict)?;
-        // The very objects, as our decoder gives them, in a row of tests of which none jumps.
-        let is_usual = kind.0.is(self.type_key.0)
-            && kind.1.is(self.type_name.0)
-            && subject.0.is(self.id_key.0)
-            && subject.1.as_ptr() as usize == self.last_id
-            && delta.0.is(self.delta_key.0);
-        let is_bare = is_usual
-            || self.type_key.is(&kind.0)
-                && self.type_name.is(&kind.1)
-                && self.id_key.is(&subject.0)
-                && self.is_id(&subject.1)
-                && self.delta_key.is(&delta.0);
-        is_bare.then_some(delta.1)
+    fn push_delta(&mut self, dict: &Bound<'py, PyDict>, pieces: &mut Pieces) -> bool {
+        capi::walk_all(dict, |[kind, subject, delta]| {
+            // The very objects, as our decoder gives them, in a row of tests of which none jumps.
+            let is_usual = kind.0.is(self.type_key.0)
+                && kind.1.is(self.type_name.0)
+                && subject.0.is(self.id_key.0)
+                && subject.1.is(&self.last_id)
+                && delta.0.is(self.delta_key.0);
+            let is_bare = is_usual
+                || kind.0.read(|key| self.type_key.is(key))
+                    && kind.1.read(|name| self.type_name.is(name))
+                    && subject.0.read(|key| self.id_key.is(key))
+                    && subject.1.read(|id| self.is_id(id))
+                    && delta.0.read(|key| self.delta_key.is(key));
+            (is_bare && delta.1.read(|delta| pieces.push(delta))).then_some(())
+        })
+        .is_some()
     }
 
     #[inline]
-    fn is_id(&mut self, value: &Bound<'_, PyAny>) -> bool {
-        if value.as_ptr() as usize == self.last_id {
+    fn is_id(&mut self, value: &Bound<'py, PyAny>) -> bool {
+        if value.is(&self.last_id) {
             return true;
         }
         let is_id = is_id(value, self.id);
         if is_id {
-            self.last_id = value.as_ptr() as usize;
+            self.last_id = value.clone();
         }
         is_id
     }
@@ -352,28 +356,49 @@ fn push_bare_model(
     let keys = keys(py);
     let id_name = family.key(py).name(py);
     let ignored = [&keys.r#type, &keys.timestamp, &keys.raw_event];
-    let (mut has_id, mut delta) = (false, None);
-    with_critical_section(&fields, || {
-        for (name, value) in capi::DictIter::new(&fields) {
+    capi::walk(&fields, |items| {
+        let (mut has_id, mut delta) = (false, None);
+        for (name, value) in items {
             if value.is_none() {
                 continue;
             }
             // Names of fields are interned. What is not known here is left to who reads all.
             if name.is(id_name) {
-                has_id = is_id(&value, id);
+                has_id = value.read(|value| is_id(value, id));
             } else if name.is(keys.delta.name(py)) {
                 delta = Some(value);
             } else if !ignored.iter().any(|key| name.is(key.name(py))) {
                 return false;
             }
         }
-        has_id && delta.is_some_and(|delta| pieces.push(&delta))
+        has_id && delta.is_some_and(|delta| delta.read(|delta| pieces.push(delta)))
     })
 }
 
 #[inline]
 fn is_id(value: &Bound<'_, PyAny>, id: &[u8]) -> bool {
     capi::ascii(value).is_some_and(|value| capi::same_bytes(value, id))
+}
+
+fn has_only_text_keys(dict: &Bound<'_, PyDict>) -> bool {
+    capi::walk(dict, |mut items| {
+        items.all(|(key, _)| key.read(PyAnyMethods::is_instance_of::<PyString>))
+    })
+}
+
+/// The properties of an event that the protocol does not describe, if there are any. An error if it
+/// is no object as JSON has them.
+pub fn rest<'py>(incoming: &Incoming<'py>) -> Result<Option<Bound<'py, PyDict>>, Surprise> {
+    let mut rest = None;
+    if incoming.view.has_rest() {
+        incoming.view.entries(|entry| {
+            if let Entry::Extra(key, value) = entry {
+                rest.get_or_insert_with(|| PyDict::new(key.py())).set_item(key, value)?;
+            }
+            Ok::<(), Surprise>(())
+        })?;
+    }
+    Ok(rest)
 }
 
 /// Merges a dict into one of our own, the last write wins.

@@ -5,10 +5,11 @@ use pyo3::types::{PyDict, PyString};
 
 use super::incoming::{Incoming, field};
 use super::operation::{Patch, UnknownOp};
-use super::segment::merge;
-use super::{patch, wire};
+use super::patch::{self, MAX_VALUES};
+use super::segment::{merge, rest};
+use super::wire;
 use crate::deviation::Deviation;
-use crate::event::{EventKind, Spelling, build, keys};
+use crate::event::{EventKind, Spelling, Surprise, build, keys};
 
 /// The state events since the beginning of the run. From the last snapshot on they are one document;
 /// deltas that no snapshot precedes say nothing without the state before, and wait as they are.
@@ -18,6 +19,8 @@ pub struct Window {
     snapshot: Option<Snapshot>,
     /// Of all of them, merged.
     metadata: Option<Py<PyDict>>,
+    /// Properties that the protocol does not describe, likewise.
+    rest: Option<Py<PyDict>>,
 }
 
 struct Snapshot {
@@ -44,8 +47,8 @@ impl Window {
         if incoming.kind == Some(EventKind::StateSnapshot) {
             let document = incoming.view.get("snapshot");
             let document = document.ok_or_else(|| incoming.refusal("snapshot", "there is none"))?;
-            let is_whole = self.metadata.is_none();
-            self.note(incoming)?;
+            let is_whole = self.metadata.is_none() && self.rest.is_none();
+            self.note(incoming, deviations)?;
             self.deltas.clear();
             self.snapshot = Some(Snapshot {
                 event: incoming.event.clone().unbind(),
@@ -57,11 +60,11 @@ impl Window {
             });
             return Ok(false);
         }
-        let Some(snapshot) = &mut self.snapshot else {
-            self.note(incoming)?;
+        if self.snapshot.is_none() {
+            self.note(incoming, deviations)?;
             self.deltas.push(incoming.event.clone().unbind());
             return Ok(false);
-        };
+        }
         let operations = field!(incoming, delta);
         let operations = operations.ok_or_else(|| incoming.refusal("delta", "there is none"))?;
         let Ok(operations) = Patch::read(&operations, UnknownOp::Drop) else { return Ok(true) };
@@ -73,12 +76,14 @@ impl Window {
                 detail: format!("there is no op {op:?} in RFC 6902; the operation was dropped"),
             });
         }
+        self.note(incoming, deviations)?;
+        let Some(snapshot) = &mut self.snapshot else { return Ok(false) };
         if !snapshot.is_own {
             snapshot.document = wire::own(snapshot.document.bind(py))?.unbind();
             snapshot.is_own = true;
         }
         snapshot.is_whole = false;
-        match patch::apply(snapshot.document.bind(py), &operations, true) {
+        match patch::apply(snapshot.document.bind(py), &operations, true, MAX_VALUES) {
             Ok(document) => snapshot.document = document.unbind(),
             Err(refusal) => deviations.push(Deviation {
                 kind: "patch_not_applied".to_owned(),
@@ -95,15 +100,27 @@ impl Window {
         if !same {
             snapshot.owner = None;
         }
-        self.note(incoming)?;
         Ok(false)
     }
 
-    fn note(&mut self, incoming: &Incoming<'_>) -> PyResult<()> {
-        match incoming.metadata()? {
-            Some(metadata) => merge(&mut self.metadata, &metadata),
-            None => Ok(()),
+    /// Keeps what a state event says besides the state.
+    fn note(&mut self, incoming: &Incoming<'_>, deviations: &mut Vec<Deviation>) -> PyResult<()> {
+        if let Some(metadata) = incoming.metadata()? {
+            merge(&mut self.metadata, &metadata)?;
         }
+        match rest(incoming) {
+            Ok(None) => {}
+            Ok(Some(rest)) => merge(&mut self.rest, &rest)?,
+            Err(Surprise) => deviations.push(Deviation {
+                kind: "unknown_property".to_owned(),
+                event_type: Some(incoming.name()),
+                path: String::new(),
+                detail:
+                    "members whose keys are not strings are left out where state events become one"
+                        .to_owned(),
+            }),
+        }
+        Ok(())
     }
 
     /// Gives out what there is, and begins anew.
@@ -131,6 +148,9 @@ impl Window {
         }
         if let Some(owner) = snapshot.owner {
             event.set_item(keys.subagent_run_id.alias(py), owner)?;
+        }
+        if let Some(rest) = window.rest {
+            event.update_if_missing(rest.bind(py).as_mapping())?;
         }
         let spelling = if snapshot.is_model { Spelling::Model } else { Spelling::Wire };
         out.push(build::event(event, spelling)?);

@@ -35,7 +35,7 @@ impl From<Uncopied> for PyErr {
     fn from(error: Uncopied) -> Self {
         match error {
             Uncopied::Raised(error) => error,
-            Uncopied::TooDeep => AGUIError::new_err(super::too_deep()),
+            error => AGUIError::new_err(error.into_parts().0),
         }
     }
 }

@@ -12,11 +12,22 @@ use super::{Item, Output, Stage, close_list, feed_list};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::EnforcementError;
-use crate::event::{EventKind, Glance, Plan, Shape, Spelling, View, build, keys, look, registry};
+use crate::event::{
+    EventKind, Glance, Plan, Shape, Spelling, View, build, keys, look, protocol_version, registry,
+};
 use crate::input::Callback;
 
-/// The version of the protocol that this package knows.
-pub const PROTOCOL_VERSION: &str = "1.1";
+/// The newest version of the protocol whose material is judged here, `encryptedValueType` included.
+/// What is declared to peers is the SDK's, see [`protocol_version`]; one that is newer knows more.
+const CARRIED: &str = "1.1";
+
+/// The newest version of which nothing is removed.
+fn known_version() -> &'static str {
+    match protocol_version() {
+        Some(declared) if version(declared) > version(CARRIED) => declared,
+        _ => CARRIED,
+    }
+}
 
 /// Removes from a stream what the protocol does not describe, and refuses what it forbids.
 ///
@@ -77,6 +88,10 @@ impl EventEnforcer {
         close_list(&mut &*self, py)
     }
 
+    fn __repr__(&self) -> String {
+        format!("<EventEnforcer after {} events>", self.index.load(Ordering::Relaxed))
+    }
+
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         self.reporter.traverse(&visit)
     }
@@ -92,7 +107,7 @@ impl Stage for &EventEnforcer {
     #[inline]
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let index = self.next_index();
-        let Some(kind) = item.kind else { return self.unknown_event(item, index) };
+        let Some(kind) = item.kind else { return self.unknown_event(item) };
         if let Some(glance) = item.glance
             && is_clean(item.view.plan, kind, glance)
         {
@@ -178,14 +193,8 @@ impl EventEnforcer {
     }
 
     #[cold]
-    fn unknown_event<'py>(&self, item: &Item<'py>, index: usize) -> PyResult<Output<'py>> {
+    fn unknown_event<'py>(&self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let py = item.event.py();
-        let typed = item.view.read(&keys(py).r#type);
-        if !typed.is_some_and(|name| name.is_instance_of::<PyString>()) {
-            let reason = "expected the type of the event, a string".to_owned();
-            let malformed = Malformed { path: "type".to_owned(), reason };
-            return Err(error(py, malformed, Some(index), None));
-        }
         let event_type = item.type_name();
         self.reporter.report(
             py,
@@ -207,9 +216,10 @@ impl EventEnforcer {
         let Some(declared) = item.view.read(&keys(py).protocol_version) else { return Ok(()) };
         let declared = declared.cast::<PyString>().map(|text| text.to_string_lossy().into_owned());
         let Ok(declared) = declared else { return Ok(()) };
-        let detail = match (version(&declared), version(PROTOCOL_VERSION)) {
+        let known = known_version();
+        let detail = match (version(&declared), version(known)) {
             (Some(theirs), ours) if Some(theirs) > ours => format!(
-                "the peer speaks version {declared} of the protocol, newer than {PROTOCOL_VERSION}; \
+                "the peer speaks version {declared} of the protocol, newer than {known}; \
                  what is unknown is removed"
             ),
             (Some(_), _) => return Ok(()),

@@ -2,6 +2,7 @@
 
 mod assembly;
 mod chunk;
+mod lanes;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
@@ -10,30 +11,16 @@ use std::sync::OnceLock;
 
 use self::assembly::Assembly;
 use self::chunk::Chunk;
-use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted};
+use self::lanes::{Lane, Lanes};
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::Violation;
+use crate::errors::{Violation, exclusive, shown};
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, build, keys, look, registry};
 use crate::input::Callback;
 
-/// What one lane assembles at the moment. A lane has at most one, since a continuation says no
-/// more than "the same as before".
-struct Lane {
-    owner: Option<Py<PyString>>,
-    assembly: Assembly,
-    id: Py<PyAny>,
-    established: [Option<Py<PyAny>>; 2],
-    /// The opener's `subagentRunId`, a forbidden null included, so that verification meets it.
-    tag: Option<Py<PyAny>>,
-    /// How the opener was spelled, and so how its END is.
-    spelling: Spelling,
-    /// A content event without its text, to be copied: made when the first is asked for.
-    template: OnceLock<Template>,
-}
-
 /// An event to be copied, and what a copy of it is, as long as its text is exactly a str.
-struct Template {
+pub struct Template {
     event: Py<PyDict>,
     seen: Option<(&'static Plan, EventKind, Glance)>,
 }
@@ -66,12 +53,8 @@ fn same(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Whether a lane's owner is the one that this tag names.
-fn owned_by(owner: Option<&Py<PyString>>, tag: Option<&Bound<'_, PyString>>) -> bool {
-    match (owner, tag) {
-        (None, None) => true,
-        (Some(owner), Some(tag)) => capi::same_text(owner.bind(tag.py()), tag),
-        _ => false,
-    }
+fn owned_by(owner: Option<&Py<PyString>>, tag: &Bound<'_, PyString>) -> bool {
+    owner.is_some_and(|owner| capi::same_text(owner.bind(tag.py()), tag))
 }
 
 /// Writes ``TEXT_MESSAGE_CHUNK``, ``TOOL_CALL_CHUNK`` and ``REASONING_MESSAGE_CHUNK`` out as the
@@ -86,16 +69,24 @@ fn owned_by(owner: Option<&Py<PyString>>, tag: Option<&Bound<'_, PyString>>) -> 
 /// :class:`EventVerifier` reports the truncated run.
 ///
 /// Args:
+///     max_open: How many items may be open at once, each in a lane of its own. This is what a peer
+///         can make it hold: an item that has ended leaves nothing behind.
 ///     on_deviation: Called with a :class:`Deviation` where a chunk's property had to give way. The
 ///         default logs it.
 ///
 /// Raises:
 ///     SequenceError: From ``feed``: a first chunk without its id or name, a continuation that
-///         disagrees with its opener, one that could belong to several lanes.
+///         disagrees with its opener, one that could belong to several lanes, one item too many.
+///
+/// Example:
+///     >>> expander = ChunkExpander()
+///     >>> chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+///     >>> print(*(event["type"] for event in expander.feed(chunk)))
+///     TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT
 #[pyclass(module = "agui_codec")]
 pub struct ChunkExpander {
-    /// In the order in which they opened.
-    lanes: Vec<Lane>,
+    lanes: Lanes,
+    max_open: usize,
     index: usize,
     /// Of each assembly, one bit for each field that a plain chunk may have.
     plain: [u64; 3],
@@ -105,8 +96,8 @@ pub struct ChunkExpander {
 #[pymethods]
 impl ChunkExpander {
     #[new]
-    #[pyo3(signature = (*, on_deviation=None))]
-    fn new(py: Python<'_>, on_deviation: Option<Callback>) -> Self {
+    #[pyo3(signature = (*, max_open=10_000, on_deviation=None))]
+    fn new(py: Python<'_>, max_open: usize, on_deviation: Option<Callback>) -> Self {
         let plain = [Assembly::Text, Assembly::Tool, Assembly::Reasoning].map(|assembly| {
             let Some(plan) = registry().event(Some(assembly.chunk())) else { return 0 };
             let keys = keys(py);
@@ -114,7 +105,8 @@ impl ChunkExpander {
             let places = fields.map(|key| plan.find_interned(key.alias(py), 0));
             places.into_iter().flatten().fold(0, |fields, at| fields | 1 << at)
         });
-        Self { lanes: Vec::new(), index: 0, plain, reporter: Reporter::new(on_deviation) }
+        let (lanes, reporter) = (Lanes::new(py), Reporter::new(on_deviation));
+        Self { lanes, max_open, index: 0, plain, reporter }
     }
 
     /// Takes the next event.
@@ -129,13 +121,24 @@ impl ChunkExpander {
     /// Raises:
     ///     SequenceError: If it contradicts the chunks before it.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Forgets what is open, and returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| {
+            format!("<ChunkExpander open={} max_open={}>", this.lanes.len(), this.max_open)
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -168,8 +171,8 @@ impl Stage for ChunkExpander {
         self.close_for(item, kind)
     }
 
-    fn close<'py>(&mut self, _py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        self.lanes.clear();
+    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.lanes.close_all(py);
         Ok(Vec::new())
     }
 }
@@ -178,7 +181,11 @@ impl ChunkExpander {
     /// What nearly all chunks are: some more text for an item that is open, and nothing else. None
     /// for any other.
     #[inline]
-    fn plain<'py>(&self, item: &Item<'py>, assembly: Assembly) -> PyResult<Option<Output<'py>>> {
+    fn plain<'py>(
+        &mut self,
+        item: &Item<'py>,
+        assembly: Assembly,
+    ) -> PyResult<Option<Output<'py>>> {
         let py = item.event.py();
         let keys = keys(py);
         let Some(glance) = item.glance else { return Ok(None) };
@@ -189,15 +196,14 @@ impl ChunkExpander {
         let delta = keys.delta.alias(py);
         let Some(text) = capi::dict_get(item.view.dict(), delta) else { return Ok(None) };
         let lane = match item.read_seen(id_key, glance) {
-            Some(id) => self
-                .lanes
-                .iter()
-                .find(|lane| lane.assembly == assembly && same(lane.id.bind(py), &id)),
-            // Without an id it is the parent's, which need not be asked for if it is alone.
-            None => match self.lanes.as_slice() {
-                [lane] if lane.owner.is_none() && lane.assembly == assembly => Some(lane),
-                _ => None,
+            Some(id) => match self.lanes.current(assembly, &id) {
+                Some(lane) => Some(lane),
+                None => self.lanes.holder(assembly, &id).and_then(|slot| self.lanes.get(slot)),
             },
+            // Without an id it is the parent's, which need not be asked for if it is alone.
+            None => {
+                self.lanes.only().filter(|lane| lane.owner.is_none() && lane.assembly == assembly)
+            }
         };
         let (Some(lane), Spelling::Wire) = (lane, item.spelling) else { return Ok(None) };
         let event = lane.content(py)?;
@@ -217,7 +223,7 @@ impl ChunkExpander {
         let closed = match kind {
             // These describe the run as a whole, and not what one agent in it does.
             K::RunStarted | K::RunFinished | K::RunError | K::MessagesSnapshot => {
-                std::mem::take(&mut self.lanes)
+                self.lanes.close_all(py)
             }
             K::Raw
             | K::ActivitySnapshot
@@ -232,89 +238,79 @@ impl ChunkExpander {
                     // Malformed, and not about the parent.
                     return Ok(Output::Pass);
                 }
-                match self.lane_of(tag) {
-                    Some(at) => vec![self.lanes.remove(at)],
-                    None => return Ok(Output::Pass),
-                }
+                let Some(slot) = self.lanes.of(py, tag) else { return Ok(Output::Pass) };
+                self.lanes.close(py, slot)?.into_iter().collect()
             }
         };
         let mut events = Vec::with_capacity(closed.len() + 1);
-        for lane in closed {
-            events.push(end_of(py, &lane)?);
+        for lane in &closed {
+            events.push(end_of(py, lane)?);
         }
         events.push(item.event.clone());
         Ok(Output::Many(events))
     }
 
-    fn lane_of(&self, tag: Option<&Bound<'_, PyString>>) -> Option<usize> {
-        self.lanes.iter().position(|lane| owned_by(lane.owner.as_ref(), tag))
-    }
-
-    /// The owner of the lane that a chunk belongs to, and the lane's place if it is open.
+    /// The owner of the lane that a chunk belongs to, and the lane's slot if it is open.
     fn resolve<'py>(
-        &self,
+        &mut self,
         py: Python<'py>,
         assembly: Assembly,
         chunk: &Chunk<'py>,
     ) -> Result<(Option<Bound<'py, PyString>>, Option<usize>), Violation> {
         let tag = chunk.tag_str();
-        let holds = |lane: &Lane| lane.assembly == assembly;
-        let found = |at: usize| {
-            let owner = self.lanes[at].owner.as_ref();
-            Ok((owner.map(|owner| owner.bind(py).clone()), Some(at)))
-        };
         if let Some(id) = &chunk.id {
             // An id that is open continues there, whoever sends it.
-            let holder =
-                self.lanes.iter().position(|lane| holds(lane) && same(lane.id.bind(py), id));
-            if let Some(at) = holder {
-                let owner = self.lanes[at].owner.as_ref();
-                if tag.is_some() && !owned_by(owner, tag) {
-                    let owner = owner.map(|owner| owner.bind(py).as_any());
+            if let Some(slot) = self.lanes.holder(assembly, id) {
+                let owner = self.owner_of(py, slot);
+                let disagrees = tag.filter(|tag| {
+                    let lane = self.lanes.get(slot);
+                    lane.is_some_and(|lane| !owned_by(lane.owner.as_ref(), tag))
+                });
+                if let Some(tag) = disagrees {
                     return Err(Violation::new(
                         Some(id),
                         format!(
                             "the chunk's subagentRunId {} disagrees with the opener of the {} {}, \
                              which belongs to {}",
-                            tag.map_or_else(String::new, |tag| quoted(tag)),
+                            quoted(tag),
                             assembly.noun(),
                             quoted(id),
-                            owner_text(owner),
+                            owner_text(owner.as_ref().map(Bound::as_any)),
                         ),
                         "the opener's subagentRunId, or none",
                     ));
                 }
-                return found(at);
+                return Ok((owner, Some(slot)));
             }
-            return Ok((tag.cloned(), self.lane_of(tag)));
+            return Ok((tag.cloned(), self.lanes.of(py, tag)));
         }
         if tag.is_some() {
-            return Ok((tag.cloned(), self.lane_of(tag)));
+            return Ok((tag.cloned(), self.lanes.of(py, tag)));
         }
-        let parent = self.lane_of(None);
-        if let Some(at) = parent
-            && holds(&self.lanes[at])
-        {
-            return found(at);
+        let parent = self.lanes.of(py, None);
+        let parents = parent.and_then(|slot| self.lanes.get(slot));
+        if parents.is_some_and(|lane| lane.assembly == assembly) {
+            return Ok((None, parent));
         }
         // Whoever tags only the opener of a subagent's stream means that stream.
-        let mut candidates =
-            self.lanes.iter().enumerate().filter(|(_, lane)| holds(lane)).map(|(at, _)| at);
-        match (candidates.next(), candidates.count()) {
-            (Some(at), 0) => found(at),
-            (Some(_), more) => Err(Violation::new(
+        match self.lanes.assembling(assembly) {
+            Some((slot, 1)) => Ok((self.owner_of(py, slot), Some(slot))),
+            Some((_, count)) => Err(Violation::new(
                 None,
                 format!(
-                    "the chunk is ambiguous: it names neither its {} nor a subagent, and {} lanes \
-                     have a {} open",
+                    "the chunk is ambiguous: it names neither its {} nor a subagent, and {count} \
+                     lanes have a {} open",
                     assembly.id(py).alias(py),
-                    more + 1,
                     assembly.noun(),
                 ),
                 "a subagentRunId or an id",
             )),
-            (None, _) => Ok((None, parent)),
+            None => Ok((None, parent)),
         }
+    }
+
+    fn owner_of<'py>(&self, py: Python<'py>, slot: usize) -> Option<Bound<'py, PyString>> {
+        self.lanes.get(slot)?.owner.as_ref().map(|owner| owner.bind(py).clone())
     }
 
     fn expand<'py>(
@@ -328,37 +324,43 @@ impl ChunkExpander {
             Ok(found) => found,
             Err(violation) => return Ok(Err(violation)),
         };
-        let continued = open.filter(|&at| {
-            let lane = &self.lanes[at];
+        let lane = open.and_then(|slot| self.lanes.get(slot));
+        let same_item = lane.filter(|lane| {
             lane.assembly == assembly
                 && chunk.id.as_ref().is_none_or(|id| same(lane.id.bind(py), id))
         });
+        let goes_on = same_item.is_some();
         let mut events = Vec::with_capacity(3);
-        let at = if let Some(at) = continued {
-            if let Err(violation) = agrees(py, &self.lanes[at], chunk) {
+        let slot = if let (Some(lane), Some(slot)) = (same_item, open) {
+            if let Err(violation) = agrees(py, lane, chunk) {
                 return Ok(Err(violation));
             }
-            at
+            slot
         } else {
+            if open.is_none() && self.lanes.len() >= self.max_open {
+                return Ok(Err(too_many(chunk.id.as_ref(), self.max_open)));
+            }
             let lane = match opened(item, assembly, chunk, owner) {
                 Ok(lane) => lane?,
                 Err(violation) => return Ok(Err(violation)),
             };
-            if let Some(at) = open {
-                events.push(end_of(py, &self.lanes.remove(at))?);
+            let closed = open.map(|slot| self.lanes.close(py, slot)).transpose()?.flatten();
+            if let Some(closed) = closed {
+                events.push(end_of(py, &closed)?);
             }
             let carries = chunk.delta.is_some() || chunk.raw_event.is_some();
             events.push(self.start_of(item, &lane, chunk, carries)?);
-            self.lanes.push(lane);
-            self.lanes.len() - 1
+            self.lanes.open(py, lane)?
         };
         let null_tag = chunk.tag.as_ref().is_some_and(Bound::is_none);
         let says = chunk.delta.is_some() || chunk.raw_event.is_some();
         // A continuation with something to say but no text says it with an empty one.
         let only_aside =
-            continued.is_some() && (chunk.metadata.is_some() || null_tag || !chunk.rest.is_empty());
-        if says || only_aside {
-            events.push(content_of(item, &self.lanes[at], chunk)?);
+            goes_on && (chunk.metadata.is_some() || null_tag || !chunk.rest.is_empty());
+        if (says || only_aside)
+            && let Some(lane) = self.lanes.get(slot)
+        {
+            events.push(content_of(item, lane, chunk)?);
         }
         Ok(Ok(match events.len() {
             0 => Output::Nothing,

@@ -17,15 +17,13 @@ pub use legacy::{LegacyDowngrader, LegacyUpgrader, downgrade_input, upgrade_inpu
 pub use pipeline::Pipeline;
 pub use verify::EventVerifier;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::capi;
-use crate::event::{
-    EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look, registry,
-};
+use crate::errors::{Violation, not_an_event};
+use crate::event::{EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look};
 
 /// One event on its way through the stages, and what is known of it.
 pub struct Item<'py> {
@@ -42,12 +40,12 @@ pub struct Item<'py> {
 }
 
 impl<'py> Item<'py> {
-    /// A model or a wire dict. Anything else is not an event, and a TypeError.
+    /// A model or a wire dict. Anything else is not an event, and an AGUIError.
     #[inline]
     pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Some(dict) = capi::exact_dict(event) {
             let mut subject = None;
-            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.clone())) {
+            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.own())) {
                 return Ok(Self::seen(dict, subject, plan, kind, glance));
             }
         }
@@ -55,9 +53,19 @@ impl<'py> Item<'py> {
             Some((view, kind)) => {
                 let spelling = view.spelling;
                 let event = event.clone();
-                Ok(Self { event, kind, view, glance: None, subject: None, spelling })
+                let item = Self { event, kind, view, glance: None, subject: None, spelling };
+                if kind.is_some() { Ok(item) } else { item.typed() }
             }
             None => Self::of_other(event),
+        }
+    }
+
+    /// An event of an unknown type still has one.
+    #[cold]
+    fn typed(self) -> PyResult<Self> {
+        match self.view.read(&keys(self.event.py()).r#type) {
+            Some(name) if name.is_instance_of::<PyString>() => Ok(self),
+            _ => Err(not_an_event(&self.event)),
         }
     }
 
@@ -101,33 +109,21 @@ impl<'py> Item<'py> {
         }
     }
 
-    /// A dict without a type, or a model that is read as pydantic writes it: an instance of a
-    /// user's subclass, say.
+    /// A model that is read as pydantic writes it: an instance of a user's subclass, say.
     #[cold]
     fn of_other(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = event.py();
-        let base = || {
-            let plan = registry().event(None);
-            plan.ok_or_else(|| PyTypeError::new_err("the SDK's BaseEvent is not as expected"))
-        };
-        if let Ok(dict) = event.cast::<PyDict>() {
-            let view = View::of_wire(dict, base()?);
-            let (event, spelling) = (event.clone(), Spelling::Wire);
-            return Ok(Self { event, kind: None, view, glance: None, subject: None, spelling });
-        }
-        if !event.is_instance(base_model(py)?)? {
-            let class = event.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "expected an event model or a wire dict, got {class}"
-            )));
+        // (A model class is an instance of its metaclass, and no model.)
+        if event.is_instance_of::<PyDict>() || !event.is_instance(base_model(py)?)? {
+            return Err(not_an_event(event));
         }
         let dumped = dump(event)?;
-        let (view, kind) = match View::of_event(dumped.as_any()) {
-            Some(found) => found,
-            None => (View::of_wire(&dumped, base()?), None),
+        let Some((view, kind)) = View::of_event(dumped.as_any()) else {
+            return Err(not_an_event(event));
         };
         let (event, spelling) = (event.clone(), Spelling::Model);
-        Ok(Self { event, kind, view, glance: None, subject: None, spelling })
+        let item = Self { event, kind, view, glance: None, subject: None, spelling };
+        if kind.is_some() { Ok(item) } else { item.typed() }
     }
 
     /// The `type`, as far as it is a str.
@@ -196,6 +192,16 @@ fn feed_list<'py>(
 /// `close` as Python sees it.
 fn close_list<'py>(stage: &mut impl Stage, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, stage.close(py)?)
+}
+
+/// The refusal of an item beyond `max_open`.
+#[cold]
+pub fn too_many(id: Option<&Bound<'_, PyAny>>, max_open: usize) -> Violation {
+    Violation::new(
+        id,
+        format!("it opens one item more than the {max_open} that may be open at once (max_open)"),
+        "an open item ended first",
+    )
 }
 
 /// A value in a message: its repr, shortened.

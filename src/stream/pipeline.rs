@@ -3,18 +3,18 @@
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
     ChunkExpander, EventEnforcer, EventVerifier, Item, LegacyDowngrader, LegacyUpgrader, Output,
-    Stage,
+    Stage, quoted,
 };
 use crate::capi;
 use crate::decoder::EventDecoder;
-use crate::errors::AGUIError;
+use crate::errors::{AGUIError, class_name, exclusive};
 use crate::event::{Spelling, base_model, build};
 
 /// One stage of a pipeline.
@@ -66,6 +66,18 @@ impl Link {
         )))
     }
 
+    fn object<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        match self {
+            Self::Decode(stage) => stage.bind(py).as_any(),
+            Self::Upgrade(stage) => stage.bind(py).as_any(),
+            Self::Downgrade(stage) => stage.bind(py).as_any(),
+            Self::Enforce(stage) => stage.bind(py).as_any(),
+            Self::Expand(stage) => stage.bind(py).as_any(),
+            Self::Verify(stage) => stage.bind(py).as_any(),
+            Self::Stage(stage) | Self::Call(stage) => stage.bind(py),
+        }
+    }
+
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
             Self::Decode(stage) => visit.call(stage),
@@ -84,27 +96,28 @@ impl Link {
     fn feed<'py>(&self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let py = item.event.py();
         match self {
-            Self::Upgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
-            Self::Downgrade(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Upgrade(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
+            Self::Downgrade(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
             Self::Enforce(stage) => Stage::feed(&mut stage.get(), item),
-            Self::Expand(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
-            Self::Verify(stage) => Stage::feed(&mut *stage.bind(py).try_borrow_mut()?, item),
+            Self::Expand(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
+            Self::Verify(stage) => Stage::feed(&mut *exclusive(stage.bind(py))?, item),
             Self::Decode(_) | Self::Stage(_) | Self::Call(_) => Ok(Output::Pass),
         }
     }
 
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         match self {
-            Self::Upgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
-            Self::Downgrade(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Upgrade(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
+            Self::Downgrade(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
             Self::Enforce(stage) => Stage::close(&mut stage.get(), py),
-            Self::Expand(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
-            Self::Verify(stage) => Stage::close(&mut *stage.bind(py).try_borrow_mut()?, py),
+            Self::Expand(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
+            Self::Verify(stage) => Stage::close(&mut *exclusive(stage.bind(py))?, py),
             Self::Decode(stage) => {
                 stage.bind(py).call_method0(intern!(py, "close"))?.try_iter()?.collect()
             }
             Self::Stage(stage) => {
-                stage.bind(py).call_method0(intern!(py, "close"))?.try_iter()?.collect()
+                let stage = stage.bind(py);
+                given(stage, &stage.call_method0(intern!(py, "close"))?)?.collect()
             }
             Self::Call(_) => Ok(Vec::new()),
         }
@@ -175,8 +188,12 @@ impl Pipeline {
                 return Ok(());
             }
             for (at, link) in self.links.iter().enumerate() {
+                let rest = &self.links[at + 1..];
                 for event in link.close(py)? {
-                    self.push(&self.links[at + 1..], event, out)?;
+                    if let Link::Stage(stage) = link {
+                        expect_event(stage.bind(py), &event, rest)?;
+                    }
+                    self.push(rest, event, out)?;
                 }
                 match link {
                     Link::Decode(stage) => raise_pending(stage.bind(py))?,
@@ -192,6 +209,16 @@ impl Pipeline {
     #[getter]
     fn error(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.failed.get().map(|failed| failed.clone_ref(py))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let links: PyResult<Vec<_>> =
+            self.links.iter().map(|link| Ok(link.object(py).repr()?.to_string())).collect();
+        let mut parts = links?;
+        if self.as_models {
+            parts.push("as_models=True".to_owned());
+        }
+        Ok(format!("Pipeline({})", parts.join(", ")))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -241,23 +268,25 @@ impl Pipeline {
             let output = match link {
                 Link::Decode(stage) => {
                     let stage = stage.bind(py);
-                    let events = stage.try_borrow_mut()?.feed(py, &event)?;
+                    let events = EventDecoder::feed(stage, py, &event)?;
                     for event in &events {
                         self.push(rest, event, out)?;
                     }
-                    let pending = stage.try_borrow()?.error(py);
+                    let pending = EventDecoder::error(stage, py)?;
                     return pending
                         .map_or(Ok(()), |error| Err(PyErr::from_value(error.into_bound(py))));
                 }
                 Link::Stage(stage) => {
                     let stage = stage.bind(py);
                     let events = stage.call_method1(intern!(py, "feed"), (&event,))?;
-                    for event in events.try_iter()? {
-                        self.push(rest, event?, out)?;
+                    for event in given(stage, &events)? {
+                        let event = event?;
+                        expect_event(stage, &event, rest)?;
+                        self.push(rest, event, out)?;
                     }
                     return raise_pending(stage);
                 }
-                Link::Call(middleware) => called(middleware.bind(py), &event)?,
+                Link::Call(middleware) => called(middleware.bind(py), &event, rest)?,
                 native => {
                     let item = match &item {
                         Some(item) => item,
@@ -331,7 +360,11 @@ impl<'py> Events<'py> {
 }
 
 /// What a callable makes of an event.
-fn called<'py>(middleware: &Bound<'py, PyAny>, event: &Bound<'py, PyAny>) -> PyResult<Output<'py>> {
+fn called<'py>(
+    middleware: &Bound<'py, PyAny>,
+    event: &Bound<'py, PyAny>,
+    rest: &[Link],
+) -> PyResult<Output<'py>> {
     let result = middleware.call1((event,))?;
     if result.is(event) {
         return Ok(Output::Pass);
@@ -340,16 +373,54 @@ fn called<'py>(middleware: &Bound<'py, PyAny>, event: &Bound<'py, PyAny>) -> PyR
         return Ok(Output::Nothing);
     }
     // Models can be iterated over, too, but mean themselves.
-    if result.is_instance_of::<PyDict>() || result.is_instance(base_model(result.py())?)? {
+    if is_event(&result)? {
         return Ok(Output::One(result));
     }
-    let events = result.try_iter().map_err(|_| {
-        PyTypeError::new_err(format!(
-            "middleware returns an event, None or an iterable of events; got {}",
-            result.get_type()
-        ))
-    })?;
-    Ok(Output::Many(events.collect::<PyResult<_>>()?))
+    let events = given(middleware, &result)?.collect::<PyResult<Vec<_>>>()?;
+    for event in &events {
+        expect_event(middleware, event, rest)?;
+    }
+    Ok(Output::Many(events))
+}
+
+/// Whether an object may be an event, by its class.
+fn is_event(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(object.is_instance_of::<PyDict>() || object.is_instance(base_model(object.py())?)?)
+}
+
+/// The events that a stage or a callable has returned. Text and bytes can be iterated over, too, but
+/// are no list of events.
+fn given<'py>(
+    stage: &Bound<'py, PyAny>,
+    result: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyIterator>> {
+    let flat = result.is_instance_of::<PyString>() || result.is_instance_of::<PyBytes>();
+    match result.try_iter() {
+        Ok(events) if !flat => Ok(events),
+        _ => Err(returned(stage, result)),
+    }
+}
+
+/// That a stage or a callable gives an event, or bytes if a decoder is yet to come.
+fn expect_event(
+    stage: &Bound<'_, PyAny>,
+    object: &Bound<'_, PyAny>,
+    rest: &[Link],
+) -> PyResult<()> {
+    if is_event(object)? || rest.iter().any(|link| matches!(link, Link::Decode(_))) {
+        return Ok(());
+    }
+    Err(returned(stage, object))
+}
+
+#[cold]
+fn returned(stage: &Bound<'_, PyAny>, what: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{} returned {}, which is not an event; a stage gives a list of events, and a callable an \
+         event, None or an iterable of events",
+        quoted(stage),
+        class_name(what)
+    ))
 }
 
 /// Raises what a stage has put off in order to give what came before.

@@ -2,27 +2,31 @@
 
 mod items;
 mod open;
+mod repair;
 mod seed;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use self::open::{Open, Owner, Owners, named};
+use self::open::{Open, Owner, Owners, SHOWN, named};
+use self::repair::Remedy;
 use self::seed::Seeds;
-use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted};
+use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_many};
 use crate::capi;
-use crate::errors::Violation;
-use crate::event::{EventKind, Key, keys};
+use crate::deviation::Reporter;
+use crate::errors::{Violation, exclusive, shared, shown};
+use crate::event::{EventKind, Key, Spelling, keys};
+use crate::input::Callback;
 
-/// Why an event is refused, or what failed in looking at it.
+/// Why an event is refused, with what repair does about it, or what failed in looking at it.
 enum Refusal {
-    Violation(Violation),
+    Violation(Violation, Remedy),
     Failed(PyErr),
 }
 
 impl From<Violation> for Refusal {
     fn from(violation: Violation) -> Self {
-        Self::Violation(violation)
+        Self::Violation(violation, Remedy::None)
     }
 }
 
@@ -44,6 +48,17 @@ fn refuse<T>(
     Err(Violation::new(id, reason, expected).into())
 }
 
+/// Refuses what repair can do something about.
+#[cold]
+fn refuse_or<T>(
+    remedy: Remedy,
+    id: Option<&Bound<'_, PyAny>>,
+    reason: impl Into<String>,
+    expected: impl Into<String>,
+) -> Verdict<T> {
+    Err(Refusal::Violation(Violation::new(id, reason, expected), remedy))
+}
+
 /// Where the stream is in its runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -63,11 +78,45 @@ enum Phase {
 ///
 /// It holds what is open and, until the run ends, the id and the owner of each item of the run
 /// (about 200 bytes): owners outlive the close, says the protocol, so that a message which opens
-/// again is still its opener's.
+/// again is still its opener's. ``max_open`` and ``max_items`` bound both.
+///
+/// **Repair.** Many producers forget to close what they opened, and strict clients fail their runs
+/// for it. With ``repair=True`` the verifier mends what can be mended without making anything up, and
+/// reports each repair as a :class:`Deviation`. What it gives always verifies, and a legal stream
+/// passes as it is.
+///
+/// - What is open at RUN_FINISHED is closed before it, and an item that is started while it is open
+///   is closed before it starts again (kind ``repair``).
+/// - An end without a start is dropped, as is a repeated RUN_STARTED of the run that is active (kind
+///   ``repair``).
+/// - An event with something to say that has no place is dropped (kind ``repair_loss``): a delta for
+///   an item that is not open, a SUBAGENT_* event out of place, whatever follows the end of a run.
+///   To have such a run fail instead, raise from ``on_deviation``.
+/// - Refused as ever: anything before RUN_STARTED, another run inside a run, run and thread ids that
+///   disagree, a ``subagentRunId`` that contradicts the opener's, interrupts without ids of their own,
+///   missing ids, and what exceeds a limit. A stream that ends before its run does is truncated, and
+///   ``close`` says so: repair never makes a success of it.
+///
+/// Args:
+///     thread_id: The thread that every run must be on; None for the thread of the first run.
+///     repair: Mend the stream where that is possible.
+///     max_open: How many items (messages, tool calls, reasoning spans, steps, subagents) may be open
+///         at once.
+///     max_items: How many items of one run may be remembered, those of MESSAGES_SNAPSHOT and of the
+///         echoed input included.
+///     on_deviation: Called with a :class:`Deviation` for each repair. The default logs it.
 ///
 /// Raises:
 ///     SequenceError: From ``feed`` for an event out of place, which is then as if it had not been
 ///         fed; from ``close`` for a stream that ended before its run did.
+///
+/// Example:
+///     >>> verifier = EventVerifier(repair=True)
+///     >>> _ = verifier.feed({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
+///     >>> _ = verifier.feed({"type": "STEP_STARTED", "stepName": "search"})
+///     >>> done = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+///     >>> print(*(event["type"] for event in verifier.feed(done)))
+///     STEP_FINISHED RUN_FINISHED
 #[pyclass(module = "agui_codec")]
 pub struct EventVerifier {
     index: usize,
@@ -88,16 +137,32 @@ pub struct EventVerifier {
     activity_owners: Owners,
     /// Of spans and of the messages in them: a message may have the id of its span.
     reasoning_owners: Owners,
+    /// How the run is spelled, and so how its endings are.
+    spelling: Spelling,
+    repair: bool,
+    max_open: usize,
+    max_items: usize,
+    reporter: Reporter,
 }
 
 #[pymethods]
 impl EventVerifier {
     #[new]
-    fn new(py: Python<'_>) -> Self {
-        Self {
+    #[pyo3(signature = (
+        *, thread_id=None, repair=false, max_open=10_000, max_items=1_000_000, on_deviation=None,
+    ))]
+    fn new(
+        py: Python<'_>,
+        thread_id: Option<&Bound<'_, PyString>>,
+        repair: bool,
+        max_open: usize,
+        max_items: usize,
+        on_deviation: Option<Callback>,
+    ) -> PyResult<Self> {
+        Ok(Self {
             index: 0,
             phase: Phase::Empty,
-            thread_id: None,
+            thread_id: thread_id.map(capi::plain_str).transpose()?.map(Bound::unbind),
             run_id: None,
             texts: Open::new(py, "text message"),
             tools: Open::new(py, "tool call"),
@@ -110,7 +175,12 @@ impl EventVerifier {
             tool_owners: Owners::new(py),
             activity_owners: Owners::new(py),
             reasoning_owners: Owners::new(py),
-        }
+            spelling: Spelling::Wire,
+            repair,
+            max_open,
+            max_items,
+            reporter: Reporter::new(on_deviation),
+        })
     }
 
     /// Takes the next event.
@@ -119,13 +189,18 @@ impl EventVerifier {
     ///     event: An event model or a wire dict.
     ///
     /// Returns:
-    ///     The event itself.
+    ///     The event itself. With ``repair=True`` also the ends that it was missing, before it, or
+    ///     nothing if it was dropped.
     ///
     /// Raises:
     ///     SequenceError: If it may not stand here.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream.
@@ -136,31 +211,77 @@ impl EventVerifier {
     /// Raises:
     ///     SequenceError: If a run is still open, or there was no event at all: such a stream was
     ///         truncated, and is not a success.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
+    }
+
+    /// The events that close what is open, so that the run can end now.
+    ///
+    /// For a run that is cancelled: after these, a RUN_FINISHED verifies. They come in the order text
+    /// messages, tool calls, reasoning messages, reasoning spans, steps, subagents, each with the
+    /// ``subagentRunId`` of its owner, and are spelled as the run is: models or wire dicts. The
+    /// verifier does not change; feed them to it, too, if it is to go on.
+    ///
+    /// Returns:
+    ///     The events; none if no run is active.
+    ///
+    /// Example:
+    ///     >>> verifier = EventVerifier()
+    ///     >>> _ = verifier.feed({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
+    ///     >>> _ = verifier.feed({"type": "TEXT_MESSAGE_START", "messageId": "m"})
+    ///     >>> verifier.ending_events()
+    ///     [{'type': 'TEXT_MESSAGE_END', 'messageId': 'm'}]
+    fn ending_events<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let this = shared(slf)?;
+        PyList::new(py, this.ending_events_as(py, this.spelling)?)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>, py: Python<'_>) -> String {
+        shown(slf, |this| {
+            let run = this.run_id.as_ref().map(|id| quoted(id.bind(py)));
+            let run = run.map_or_else(String::new, |run| format!(" {run}"));
+            let phase = match this.phase {
+                Phase::Empty => "before the first run".to_owned(),
+                Phase::Running => format!("in run{run} with {} open", this.open_items(py)),
+                Phase::Finished => format!("after run{run}"),
+                Phase::Errored => format!("after an error of run{run}"),
+            };
+            let repair = if this.repair { " repair=True" } else { "" };
+            format!("<EventVerifier {phase}{repair}>")
+        })
+    }
+
+    fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
+        self.reporter.traverse(&visit)
+    }
+
+    fn __clear__(&mut self) {
+        self.reporter.clear();
     }
 
     /// What is open, in order of opening: a dict of ``run`` (``{"thread_id", "run_id"}`` or None),
     /// the ids of ``text_messages``, ``tool_calls``, ``reasoning_spans``, ``reasoning_messages``
     /// and ``subagents``, and ``steps`` as pairs of owner and name.
     #[getter]
-    fn open<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn open<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let this = shared(slf)?;
         let open = PyDict::new(py);
-        let run = if self.phase == Phase::Running {
+        let run = if this.phase == Phase::Running {
             let run = PyDict::new(py);
-            run.set_item("thread_id", &self.thread_id)?;
-            run.set_item("run_id", &self.run_id)?;
+            run.set_item("thread_id", &this.thread_id)?;
+            run.set_item("run_id", &this.run_id)?;
             Some(run)
         } else {
             None
         };
         open.set_item("run", run)?;
-        open.set_item("text_messages", self.texts.list(py))?;
-        open.set_item("tool_calls", self.tools.list(py))?;
-        open.set_item("reasoning_spans", self.spans.list(py))?;
-        open.set_item("reasoning_messages", self.reasonings.list(py))?;
-        open.set_item("steps", self.steps.bind(py).keys())?;
-        open.set_item("subagents", self.subagents.list(py))?;
+        open.set_item("text_messages", this.texts.list(py))?;
+        open.set_item("tool_calls", this.tools.list(py))?;
+        open.set_item("reasoning_spans", this.spans.list(py))?;
+        open.set_item("reasoning_messages", this.reasonings.list(py))?;
+        open.set_item("steps", this.steps.bind(py).keys())?;
+        open.set_item("subagents", this.subagents.list(py))?;
         Ok(open)
     }
 }
@@ -172,10 +293,7 @@ impl Stage for EventVerifier {
         self.index += 1;
         match self.verify(item) {
             Ok(()) => Ok(Output::Pass),
-            Err(Refusal::Failed(error)) => Err(error),
-            Err(Refusal::Violation(violation)) => {
-                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
-            }
+            Err(refusal) => self.refused(item, refusal, index),
         }
     }
 
@@ -200,6 +318,11 @@ impl Stage for EventVerifier {
         };
         Err(violation.into_error(py, self.index, None))
     }
+}
+
+/// The text of a str as a plain one.
+fn plain<'py>(string: &Bound<'py, PyString>) -> Option<Bound<'py, PyString>> {
+    capi::plain_str(string).ok()
 }
 
 /// The str under a key, without which the event cannot be placed.
@@ -255,6 +378,33 @@ fn agrees(tag: &Owner<'_>, owners: &Owners, noun: &str, id: &Bound<'_, PyString>
     )
 }
 
+/// Whether there is room for one more item: of those that are open, and of those that are known.
+#[derive(Clone, Copy)]
+struct Room {
+    open: bool,
+    items: bool,
+    max_open: usize,
+    max_items: usize,
+}
+
+impl Room {
+    fn for_open(self, id: &Bound<'_, PyString>) -> Verdict {
+        if self.open { Ok(()) } else { Err(too_many(Some(id), self.max_open).into()) }
+    }
+
+    fn for_item(self, id: Option<&Bound<'_, PyAny>>) -> Verdict {
+        if self.items {
+            return Ok(());
+        }
+        let max_items = self.max_items;
+        refuse(
+            id,
+            format!("the run has more than {max_items} items to be remembered (max_items)"),
+            "the end of the run",
+        )
+    }
+}
+
 /// An event that opens an item. An item that has closed may open again, but is still its owner's.
 fn begin(
     tag: &Owner<'_>,
@@ -262,17 +412,23 @@ fn begin(
     owners: &Owners,
     id: &Bound<'_, PyString>,
     end: EventKind,
+    room: Room,
 ) -> Verdict {
+    agrees(tag, owners, open.noun, id)?;
     if open.has(id) {
-        return refuse(
+        return refuse_or(
+            Remedy::Close,
             Some(id),
             format!("the {} {} is already open", open.noun, quoted(id)),
             format!("{} of it first", end.name()),
         );
     }
-    agrees(tag, owners, open.noun, id)?;
+    room.for_open(id)?;
+    if owners.get(id).is_none() {
+        room.for_item(Some(id))?;
+        owners.set(id, tag)?;
+    }
     open.insert(id)?;
-    owners.set_new(id, tag)?;
     Ok(())
 }
 
@@ -284,9 +440,11 @@ fn go_on(
     owners: &Owners,
     id: &Bound<'_, PyString>,
     start: EventKind,
+    remedy: Remedy,
 ) -> Verdict {
     if !open.has(id) {
-        return refuse(
+        return refuse_or(
+            remedy,
             Some(id),
             format!("no {} {} is open", open.noun, quoted(id)),
             format!("{} of it first", start.name()),
@@ -296,6 +454,31 @@ fn go_on(
 }
 
 impl EventVerifier {
+    /// What becomes of a refused event: a repair, or an error.
+    #[cold]
+    fn refused<'py>(
+        &mut self,
+        item: &Item<'py>,
+        refusal: Refusal,
+        index: usize,
+    ) -> PyResult<Output<'py>> {
+        let refusal = match refusal {
+            Refusal::Violation(violation, remedy) if self.repair => {
+                match self.mend(item, violation, remedy) {
+                    Ok(output) => return Ok(output),
+                    Err(refusal) => refusal,
+                }
+            }
+            refusal => refusal,
+        };
+        match refusal {
+            Refusal::Failed(error) => Err(error),
+            Refusal::Violation(violation, _) => {
+                Err(violation.into_error(item.event.py(), index, Some(&item.type_name())))
+            }
+        }
+    }
+
     #[inline]
     fn verify(&mut self, item: &Item<'_>) -> Verdict {
         use EventKind as K;
@@ -308,12 +491,15 @@ impl EventVerifier {
         match kind {
             K::TextMessageStart => {
                 let id = id_of(item, &keys.message_id)?;
-                begin(&tag, &mut self.texts, &self.text_owners, &id, K::TextMessageEnd)
+                let room = self.room(id.py());
+                begin(&tag, &mut self.texts, &self.text_owners, &id, K::TextMessageEnd, room)
             }
             K::TextMessageContent | K::TextMessageEnd => {
                 let id = id_of(item, &keys.message_id)?;
-                go_on(&tag, &mut self.texts, &self.text_owners, &id, K::TextMessageStart)?;
-                if kind == K::TextMessageEnd {
+                let ends = kind == K::TextMessageEnd;
+                let (owners, start) = (&self.text_owners, K::TextMessageStart);
+                go_on(&tag, &mut self.texts, owners, &id, start, loss(ends))?;
+                if ends {
                     self.texts.remove(&id)?;
                 }
                 Ok(())
@@ -321,33 +507,39 @@ impl EventVerifier {
             K::ToolCallStart => self.tool_call(item, &tag),
             K::ToolCallArgs | K::ToolCallEnd => {
                 let id = id_of(item, &keys.tool_call_id)?;
-                go_on(&tag, &mut self.tools, &self.tool_owners, &id, K::ToolCallStart)?;
-                if kind == K::ToolCallEnd {
+                let ends = kind == K::ToolCallEnd;
+                let (owners, start) = (&self.tool_owners, K::ToolCallStart);
+                go_on(&tag, &mut self.tools, owners, &id, start, loss(ends))?;
+                if ends {
                     self.tools.remove(&id)?;
                 }
                 Ok(())
             }
             K::ReasoningMessageStart => {
                 let id = id_of(item, &keys.message_id)?;
+                let room = self.room(id.py());
                 let end = K::ReasoningMessageEnd;
-                begin(&tag, &mut self.reasonings, &self.reasoning_owners, &id, end)
+                begin(&tag, &mut self.reasonings, &self.reasoning_owners, &id, end, room)
             }
             K::ReasoningMessageContent | K::ReasoningMessageEnd => {
                 let id = id_of(item, &keys.message_id)?;
-                let start = K::ReasoningMessageStart;
-                go_on(&tag, &mut self.reasonings, &self.reasoning_owners, &id, start)?;
-                if kind == K::ReasoningMessageEnd {
+                let ends = kind == K::ReasoningMessageEnd;
+                let (owners, start) = (&self.reasoning_owners, K::ReasoningMessageStart);
+                go_on(&tag, &mut self.reasonings, owners, &id, start, loss(ends))?;
+                if ends {
                     self.reasonings.remove(&id)?;
                 }
                 Ok(())
             }
             K::ReasoningStart => {
                 let id = id_of(item, &keys.message_id)?;
-                begin(&tag, &mut self.spans, &self.reasoning_owners, &id, K::ReasoningEnd)
+                let room = self.room(id.py());
+                begin(&tag, &mut self.spans, &self.reasoning_owners, &id, K::ReasoningEnd, room)
             }
             K::ReasoningEnd => {
                 let id = id_of(item, &keys.message_id)?;
-                go_on(&tag, &mut self.spans, &self.reasoning_owners, &id, K::ReasoningStart)?;
+                let (owners, start) = (&self.reasoning_owners, K::ReasoningStart);
+                go_on(&tag, &mut self.spans, owners, &id, start, Remedy::Drop)?;
                 self.spans.remove(&id)?;
                 Ok(())
             }
@@ -361,6 +553,7 @@ impl EventVerifier {
             }
             K::MessagesSnapshot => {
                 let seeds = Seeds::of(item.view.read(&keys.messages).as_ref())?;
+                self.fits(item, &seeds, self.items(item.event.py()))?;
                 Ok(self.seed(&seeds, true)?)
             }
             K::RunStarted => self.run_started(item),
@@ -387,32 +580,68 @@ impl EventVerifier {
         let errs = kind == Some(EventKind::RunError);
         let run = |py| self.run_id.as_ref().map(|id: &Py<PyString>| id.bind(py).as_any().clone());
         let py = item.event.py();
-        match self.phase {
+        let (reason, expected) = match self.phase {
             Phase::Running => {
                 let id = run(py);
                 let name = id.as_ref().map_or_else(String::new, |id| format!(" {}", quoted(id)));
-                refuse(
+                let remedy = if self.is_of_this_run(item) { Remedy::Drop } else { Remedy::None };
+                return refuse_or(
+                    remedy,
                     id.as_ref(),
                     format!("the run{name} is still active"),
                     "RUN_FINISHED or RUN_ERROR first",
-                )
+                );
             }
-            Phase::Empty | Phase::Finished if starts || errs => Ok(()),
+            Phase::Empty | Phase::Finished if starts || errs => return Ok(()),
             Phase::Empty => {
-                refuse(None, "the first event of a stream starts a run", "RUN_STARTED or RUN_ERROR")
+                return refuse(
+                    None,
+                    "the first event of a stream starts a run",
+                    "RUN_STARTED or RUN_ERROR",
+                );
             }
-            Phase::Finished => refuse(
-                run(py).as_ref(),
+            Phase::Finished => (
                 "the run has already finished with RUN_FINISHED",
                 "RUN_STARTED of another run, or RUN_ERROR",
             ),
-            Phase::Errored if starts => Ok(()),
-            Phase::Errored => refuse(
-                run(py).as_ref(),
-                "the run has already ended with RUN_ERROR",
-                "RUN_STARTED of another run",
-            ),
-        }
+            Phase::Errored if starts => return Ok(()),
+            Phase::Errored => {
+                ("the run has already ended with RUN_ERROR", "RUN_STARTED of another run")
+            }
+        };
+        refuse_or(loss(kind.is_some_and(is_end)), run(py).as_ref(), reason, expected)
+    }
+
+    /// Whether an event has the ids of the active run.
+    fn is_of_this_run(&self, item: &Item<'_>) -> bool {
+        let py = item.event.py();
+        let keys = keys(py);
+        [(&keys.thread_id, &self.thread_id), (&keys.run_id, &self.run_id)].iter().all(
+            |(key, known)| match (id_of(item, key), known) {
+                (Ok(id), Some(known)) => capi::same_text(known.bind(py), &id),
+                _ => false,
+            },
+        )
+    }
+
+    /// How many items are open.
+    fn open_items(&self, py: Python<'_>) -> usize {
+        let sorts = [&self.texts, &self.tools, &self.reasonings, &self.spans, &self.subagents];
+        self.steps.bind(py).len() + sorts.iter().map(|open| open.len(py)).sum::<usize>()
+    }
+
+    /// How many items of the run are remembered.
+    fn items(&self, py: Python<'_>) -> usize {
+        let owners =
+            [&self.text_owners, &self.tool_owners, &self.activity_owners, &self.reasoning_owners];
+        let subagents = self.subagents.len(py) + self.closed_subagents.len(py);
+        subagents + owners.iter().map(|owners| owners.len(py)).sum::<usize>()
+    }
+
+    fn room(&self, py: Python<'_>) -> Room {
+        let (max_open, max_items) = (self.max_open, self.max_items);
+        let open = self.open_items(py) < max_open;
+        Room { open, items: self.items(py) < max_items, max_open, max_items }
     }
 
     fn run_started(&mut self, item: &Item<'_>) -> Verdict {
@@ -436,8 +665,11 @@ impl EventVerifier {
         // Before anything changes, so that a refused event changes nothing.
         let echo = item.view.read(&keys.input).and_then(|input| keys.messages.of(&input));
         let seeds = Seeds::of(echo.as_ref())?;
+        // It starts clean: nothing is remembered of the runs before.
+        self.fits(item, &seeds, 0)?;
         self.end_run(py, Phase::Running);
         self.seed(&seeds, false)?;
+        self.spelling = item.spelling;
         self.thread_id = Some(thread_id.unbind());
         self.run_id = Some(run_id.unbind());
         Ok(())
@@ -459,11 +691,12 @@ impl EventVerifier {
                 );
             }
         }
-        if let Some((id, open)) = self.still_open(py) {
-            return refuse(Some(&id), format!("{open} still open"), "what is open closed first");
-        }
         if let Some(outcome) = item.view.read(&keys.outcome) {
             interrupts(&outcome)?;
+        }
+        if let Some((id, open)) = self.still_open(py) {
+            let reason = format!("{open} still open");
+            return refuse_or(Remedy::Close, Some(&id), reason, "what is open closed first");
         }
         self.end_run(py, Phase::Finished);
         Ok(())
@@ -479,7 +712,7 @@ impl EventVerifier {
         }
         let mut first = None;
         let mut names = Vec::new();
-        for step in steps.keys() {
+        for step in steps.iter().map(|(step, _)| step).take(SHOWN) {
             let (owner, name) = step.extract::<(Owner<'py>, Bound<'py, PyAny>)>().ok()?;
             names.push(match owner {
                 Some(owner) => format!("{} (subagent {})", quoted(&name), quoted(&owner)),
@@ -487,10 +720,10 @@ impl EventVerifier {
             });
             first.get_or_insert(name);
         }
-        let mut words: Vec<_> = named("step", names).into_iter().collect();
+        let mut words: Vec<_> = named("step", &names, steps.len()).into_iter().collect();
         for open in sorts {
             words.extend(open.text(py));
-            first = first.or_else(|| open.first(py));
+            first = first.or_else(|| open.ids(py).next().map(Bound::into_any));
         }
         Some((first?, words.join(" and ")))
     }
@@ -517,6 +750,25 @@ impl EventVerifier {
             owners.clear(py);
         }
     }
+}
+
+/// What dropping an event means: an end says nothing more.
+#[inline]
+fn loss(ends: bool) -> Remedy {
+    if ends { Remedy::Drop } else { Remedy::Lose }
+}
+
+/// Whether an event says no more than that something has ended.
+fn is_end(kind: EventKind) -> bool {
+    use EventKind as K;
+    matches!(
+        kind,
+        K::TextMessageEnd
+            | K::ToolCallEnd
+            | K::ReasoningMessageEnd
+            | K::ReasoningEnd
+            | K::StepFinished
+    )
 }
 
 /// The interrupts of an interrupt outcome: at least one, each with an id of its own.

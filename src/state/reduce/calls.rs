@@ -7,7 +7,7 @@ use pyo3::types::PyString;
 use super::{Applied, Reduction, Touched, attribute};
 use crate::event::EventKind;
 use crate::state::incoming::{Incoming, field, optional_text, text};
-use crate::state::message::{Message, Role, merge_metadata};
+use crate::state::message::{Message, Role};
 use crate::state::wire;
 
 impl Reduction {
@@ -73,7 +73,7 @@ impl Reduction {
             self.conversation.add_call(slot, &id, &name)?
         };
         if let (Some(metadata), Some(call)) = (&metadata, self.conversation.call(py, at)?) {
-            merge_metadata(call.fields(py), metadata)?;
+            call.merge_metadata(metadata)?;
         }
         Ok(Touched::Message(self.conversation.get(at.slot).id.bind(py).clone()))
     }
@@ -108,7 +108,7 @@ impl Reduction {
                 call.push(delta);
             }
             if let Some(metadata) = &metadata {
-                merge_metadata(call.fields(py), metadata)?;
+                call.merge_metadata(metadata)?;
             }
         }
         Ok(Touched::Message(self.conversation.get(at.slot).id.bind(py).clone()))
@@ -130,7 +130,7 @@ impl Reduction {
         open.set_content(&content)?;
         attribute(incoming, open.fields(py))?;
         if let Some(metadata) = incoming.metadata()? {
-            merge_metadata(open.fields(py), &metadata)?;
+            open.merge_metadata(&metadata)?;
         }
         self.tool_calls.answered(&call_id)?;
         self.conversation.push_result(&call_id, message)?;

@@ -5,10 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{Applied, Reduction, Touched, attribute};
+use crate::state::held::Held;
 use crate::state::incoming::{Incoming, field, text};
-use crate::state::message::{Message, Role, merge_metadata};
+use crate::state::message::{Message, Role};
 use crate::state::operation::{Patch, Refusal, UnknownOp};
-use crate::state::{patch, wire};
+use crate::state::wire;
 
 impl Reduction {
     pub(super) fn state_snapshot<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
@@ -16,7 +17,8 @@ impl Reduction {
             .view
             .get("snapshot")
             .ok_or_else(|| incoming.refusal("snapshot", "there is none"))?;
-        self.state = wire::own(&snapshot)?.unbind();
+        self.state = Held::new(&wire::own(&snapshot)?);
+        self.has_state = true;
         Ok(Touched::State)
     }
 
@@ -24,42 +26,36 @@ impl Reduction {
         let py = incoming.event.py();
         let delta = field!(incoming, delta);
         let delta = delta.ok_or_else(|| incoming.refusal("delta", "there is none"))?;
-        let state = self.state.bind(py).clone();
-        match self.patched(incoming, "delta", &state, &delta)? {
-            Some(state) => {
-                self.state = state.unbind();
+        let read = self.read_patch(incoming, "delta", &delta)?;
+        match self.state.patch(py, &read, self.max_patch_values, |_| true) {
+            Ok(_) => {
+                self.has_state = true;
                 Ok(Touched::State)
             }
-            None => Ok(Touched::Nothing),
+            Err(refusal) => {
+                self.unapplied(incoming, "delta", &refusal);
+                Ok(Touched::Nothing)
+            }
         }
     }
 
-    /// The document with the patch applied; None, after a report, if it does not apply.
+    /// The patch of an event, without the operations that RFC 6902 does not have.
     ///
     /// # Errors
     /// A malformed patch: that is fatal to the stream.
-    pub(super) fn patched<'py>(
+    fn read_patch<'py>(
         &mut self,
         incoming: &Incoming<'py>,
         path: &str,
-        document: &Bound<'py, PyAny>,
         operations: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let read = match Patch::read(operations, UnknownOp::Drop) {
-            Ok(read) => read,
-            Err(refusal) => return Err(refusal.into_error(document.py())),
-        };
+    ) -> PyResult<Patch<'py>> {
+        let read = Patch::read(operations, UnknownOp::Drop)
+            .map_err(|refusal| refusal.into_error(operations.py()))?;
         for (index, op) in &read.unknown {
             let detail = format!("there is no op {op:?} in RFC 6902; the operation was dropped");
             self.deviate("unknown_op", incoming, &format!("{path}[{index}].op"), detail);
         }
-        match patch::apply(document, &read, false) {
-            Ok(patched) => Ok(Some(patched)),
-            Err(refusal) => {
-                self.unapplied(incoming, path, &refusal);
-                Ok(None)
-            }
-        }
+        Ok(read)
     }
 
     #[cold]
@@ -90,20 +86,24 @@ impl Reduction {
         let slot = match slot {
             Some(slot) if is_activity => {
                 if replace {
-                    let fields = self.conversation.open(py, slot)?.fields(py);
-                    fields.set_item(intern!(py, "activityType"), activity_type)?;
-                    fields.set_item(intern!(py, "content"), content)?;
-                    attribute(incoming, fields)?;
+                    let open = self.conversation.open(py, slot)?;
+                    open.fields(py).set_item(intern!(py, "activityType"), activity_type)?;
+                    open.set_object(&content)?;
+                    attribute(incoming, open.fields(py))?;
                 }
                 slot
             }
-            Some(_) if !replace => return Ok(Touched::Nothing),
+            Some(_) if !replace => {
+                let detail = format!("message {id:?} is no activity; the event was skipped");
+                self.deviate("foreign_target", incoming, "messageId", detail);
+                return Ok(Touched::Nothing);
+            }
             other => {
                 let mut message = Message::new(&id, intern!(py, "activity"))?;
-                let fields = message.open(py)?.fields(py);
-                fields.set_item(intern!(py, "activityType"), activity_type)?;
-                fields.set_item(intern!(py, "content"), content)?;
-                attribute(incoming, fields)?;
+                let open = message.open(py)?;
+                open.fields(py).set_item(intern!(py, "activityType"), activity_type)?;
+                open.set_object(&content)?;
+                attribute(incoming, open.fields(py))?;
                 match other {
                     None => self.conversation.push(py, message)?,
                     Some(slot) => {
@@ -116,7 +116,7 @@ impl Reduction {
             }
         };
         if let Some(metadata) = &metadata {
-            merge_metadata(self.conversation.open(py, slot)?.fields(py), metadata)?;
+            self.conversation.open(py, slot)?.merge_metadata(metadata)?;
         } else if !replace && is_activity {
             return Ok(Touched::Nothing);
         }
@@ -142,28 +142,26 @@ impl Reduction {
                 return Ok(Touched::Nothing);
             }
         };
-        let fields = self.conversation.open(py, slot)?.fields(py).clone();
+        let read = self.read_patch(incoming, "patch", &operations)?;
+        let max_values = self.max_patch_values;
+        let open = self.conversation.open(py, slot)?;
         // Not part of the patch: it counts whether or not that applies.
         if let Some(metadata) = &metadata {
-            merge_metadata(&fields, metadata)?;
+            open.merge_metadata(metadata)?;
         }
-        let content = match fields.get_item(intern!(py, "content"))? {
-            Some(content) => content,
-            None => PyDict::new(py).into_any(),
-        };
-        match self.patched(incoming, "patch", &content, &operations)? {
-            Some(content) if content.is_instance_of::<PyDict>() => {
-                fields.set_item(intern!(py, "content"), content)?;
-                fields.set_item(intern!(py, "activityType"), activity_type)?;
+        let is_object = |content: &Bound<'_, PyAny>| content.is_instance_of::<PyDict>();
+        match open.object(py)?.patch(py, &read, max_values, is_object) {
+            Ok(true) => {
+                open.fields(py).set_item(intern!(py, "activityType"), activity_type)?;
+                return Ok(Touched::Message(id));
             }
-            Some(_) => {
+            Ok(false) => {
                 let detail = "the content of an activity is an object, and would not be one \
                               any more; the patch was skipped";
                 self.deviate("patch_not_applied", incoming, "patch", detail.to_owned());
-                return Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id)));
             }
-            None => return Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id))),
+            Err(refusal) => self.unapplied(incoming, "patch", &refusal),
         }
-        Ok(Touched::Message(id))
+        Ok(metadata.map_or(Touched::Nothing, |_| Touched::Message(id)))
     }
 }

@@ -1,10 +1,12 @@
 //! Runs, and what concerns the conversation as a whole.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PySet};
 
 use super::{Applied, Reduction, Touched};
+use crate::state::conversation::ActivityTypes;
 use crate::state::incoming::{Incoming, field, member, text};
 use crate::state::message::{Message, Role};
 
@@ -12,7 +14,31 @@ impl Reduction {
     pub(super) fn messages_snapshot<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let messages = field!(incoming, messages);
         let messages = given(incoming, "messages", messages)?;
-        Ok(Touched::Messages(self.conversation.merge(incoming.event.py(), messages)?))
+        let py = incoming.event.py();
+        self.report_repeated(incoming, "messages", &messages, "the last one counts")?;
+        let owned = ActivityTypes::of(incoming)?;
+        Ok(Touched::Messages(self.conversation.merge(py, messages, &owned)?))
+    }
+
+    /// Reports the messages of an event of which there are two with one id, since only one is kept.
+    fn report_repeated(
+        &mut self,
+        incoming: &Incoming<'_>,
+        path: &str,
+        messages: &[Message],
+        outcome: &str,
+    ) -> PyResult<()> {
+        let py = incoming.event.py();
+        let seen = PySet::empty(py)?;
+        for (index, message) in messages.iter().enumerate() {
+            let id = message.id.bind(py);
+            if seen.contains(id)? {
+                let detail = format!("there is a message {id:?} already; {outcome}");
+                self.deviate("repeated_id", incoming, &format!("{path}[{index}].id"), detail);
+            }
+            seen.add(id)?;
+        }
+        Ok(())
     }
 
     pub(super) fn run_started<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
@@ -23,15 +49,19 @@ impl Reduction {
         let input = field!(incoming, input);
         let planned = self.interrupts.run_started(&run_id, input.as_ref())?;
         self.run_id = Some(run_id.unbind());
-        for slot in planned {
-            self.conversation.get_mut(py, slot)?.known = true;
+        for id in planned {
+            if let Some(slot) = self.conversation.find(id.bind(py)) {
+                self.conversation.get_mut(py, slot)?.known = true;
+            }
         }
         let messages = input.and_then(|input| member!(&input, messages));
         if messages.is_none() {
             return Ok(Touched::Nothing);
         }
         let mut added = Vec::new();
-        for message in given(incoming, "input.messages", messages)? {
+        let messages = given(incoming, "input.messages", messages)?;
+        self.report_repeated(incoming, "input.messages", &messages, "the first one counts")?;
+        for message in messages {
             if self.conversation.find(message.id.bind(py)).is_none() {
                 added.push(message.id.bind(py).clone());
                 self.conversation.push(py, message)?;
@@ -115,7 +145,20 @@ fn given(
     messages: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Vec<Message>> {
     match messages.map(Bound::cast_into::<PyList>) {
-        Some(Ok(messages)) => messages.iter().map(|message| Message::given(&message)).collect(),
+        Some(Ok(messages)) => messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| {
+                Message::given(&message).map_err(|error| {
+                    if error.is_instance_of::<PyTypeError>(message.py()) {
+                        let reason = error.value(message.py()).to_string();
+                        incoming.refusal(&format!("{path}[{index}]"), &reason)
+                    } else {
+                        error
+                    }
+                })
+            })
+            .collect(),
         _ => Err(incoming.refusal(path, "a list is needed")),
     }
 }

@@ -6,11 +6,10 @@
 //! `encryptedValue` may. A walk over a clean object allocates nothing.
 
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::fmt::Write;
 
-use crate::capi::{self, DictIter};
+use crate::capi;
 use crate::event::build::is_json_pointer;
 use crate::event::plan::Bounds;
 use crate::event::{Cell, Field, Plan, Registry, Shape, Spelling, registry};
@@ -64,7 +63,7 @@ impl Judge {
     /// Judges a wire dict by its plan, which its tag has chosen.
     #[inline]
     pub fn object<'py>(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Verdict<'py> {
-        with_critical_section(dict, || self.entries(dict, plan, plan.tag))
+        self.entries(dict, plan, plan.tag)
     }
 
     /// `known` is the field that needs no look any more.
@@ -75,63 +74,63 @@ impl Judge {
         plan: &'static Plan,
         known: Option<usize>,
     ) -> Verdict<'py> {
-        let mut items = DictIter::new(dict);
-        let mut seen = 0_u64;
-        let mut expected = 0;
-        let mut own: Option<Bound<'py, PyDict>> = None;
-        while let Some((key, value)) = items.next() {
-            let Ok(key) = key.cast_exact::<PyString>() else {
-                return Err(self
-                    .malformed(&[], format!("the key {} is no string", quoted(&key)))
-                    .into());
-            };
-            let judged = match plan.find(&key, expected, Spelling::Wire) {
-                Some(at) => {
+        capi::walk(dict, |mut items| {
+            let mut seen = 0_u64;
+            let mut expected = 0;
+            let mut own: Option<Bound<'py, PyDict>> = None;
+            while let Some((key, value)) = items.next() {
+                let found = key.read(|key| plan.find(key, expected, Spelling::Wire));
+                if let Some(at) = found {
                     seen |= 1 << at;
                     expected = at + 1;
-                    let field = &plan.fields[at];
-                    match &field.shape {
-                        Shape::Str if capi::is_exact_str(&value) => continue,
-                        _ if known == Some(at) => continue,
-                        // Judging may allocate, which may run the garbage collector and with it
-                        // Python code: the value is held meanwhile.
-                        _ => self.field(field, &value.to_owned())?,
+                    let is_str = matches!(&plan.fields[at].shape, Shape::Str);
+                    if is_str && value.read(capi::is_exact_str) || known == Some(at) {
+                        continue;
                     }
                 }
-                None => self.unknown(plan, &key.to_owned(), &value.to_owned())?,
-            };
-            if !matches!(judged, Judged::Keep) {
-                let key = key.to_owned();
-                let own = match &own {
-                    Some(own) => own,
-                    None => own.insert(dict.copy().map_err(|e| self.failed(&e))?),
+                // Judging may run Python code: key and value are held meanwhile.
+                let (key, value) = (key.own(), value.own());
+                let Ok(key) = key.cast_exact::<PyString>() else {
+                    let reason = format!("the key {} is not a string", quoted(&key));
+                    return Err(self.malformed(&[], reason).into());
                 };
-                let edited = match judged {
-                    Judged::Keep => Ok(()),
-                    Judged::Replace(value) => own.set_item(key, value),
-                    Judged::Absent => own.del_item(key),
-                    Judged::Drop => {
-                        let required = plan
-                            .find(&key, 0, Spelling::Wire)
-                            .is_some_and(|at| plan.required & (1 << at) != 0);
-                        if required {
-                            return Ok(Judged::Drop);
+                let judged = match found {
+                    Some(at) => self.field(&plan.fields[at], &value)?,
+                    None => self.unknown(plan, key, &value)?,
+                };
+                if !matches!(judged, Judged::Keep) {
+                    let own = match &own {
+                        Some(own) => own,
+                        None => own.insert(dict.copy().map_err(|e| self.failed(&e))?),
+                    };
+                    let edited = match judged {
+                        Judged::Keep => Ok(()),
+                        Judged::Replace(value) => own.set_item(key, value),
+                        Judged::Absent => own.del_item(key),
+                        Judged::Drop => {
+                            let required = plan
+                                .find(key, 0, Spelling::Wire)
+                                .is_some_and(|at| plan.required & (1 << at) != 0);
+                            if required {
+                                return Ok(Judged::Drop);
+                            }
+                            own.del_item(key)
                         }
-                        own.del_item(key)
-                    }
-                };
-                edited.map_err(|error| self.failed(&error))?;
+                    };
+                    edited.map_err(|error| self.failed(&error))?;
+                }
+                if !items.unchanged() {
+                    return Err(self.malformed(&[], "it changed while it was read").into());
+                }
             }
-            if !items.unchanged() {
-                return Err(self.malformed(&[], "it changed while it was read").into());
+            let missing = plan.required & !seen;
+            if missing != 0 {
+                let alias: &'static str =
+                    &plan.fields[missing.trailing_zeros() as usize].alias_text;
+                return Err(self.malformed(&[Step::Field(alias)], "required, but missing").into());
             }
-        }
-        let missing = plan.required & !seen;
-        if missing != 0 {
-            let alias: &'static str = &plan.fields[missing.trailing_zeros() as usize].alias_text;
-            return Err(self.malformed(&[Step::Field(alias)], "required, but missing").into());
-        }
-        Ok(own.map_or(Judged::Keep, |own| Judged::Replace(own.into_any())))
+            Ok(own.map_or(Judged::Keep, |own| Judged::Replace(own.into_any())))
+        })
     }
 
     /// A described field.
@@ -276,9 +275,7 @@ impl Judge {
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
         match (value.cast::<PyDict>(), cell.plan.get()) {
-            (Ok(dict), Some(plan)) => {
-                with_critical_section(dict, || self.entries(dict, plan, None))
-            }
+            (Ok(dict), Some(plan)) => self.entries(dict, plan, None),
             (Ok(_), None) => Ok(Judged::Keep),
             (Err(_), _) if is_clean_model(value) => Ok(Judged::Keep),
             (Err(_), _) => Err(self.misfit(shape, value).into()),
@@ -484,17 +481,17 @@ pub fn is_clean_model(model: &Bound<'_, PyAny>) -> bool {
     let mut judge = Judge::default();
     let mut expected = 0;
     let mut count = 0;
-    with_critical_section(&fields, || {
-        DictIter::new(&fields).all(|(key, value)| {
-            let Ok(key) = key.cast_exact::<PyString>() else { return false };
-            let Some(at) = plan.find(&key, expected, Spelling::Model) else { return false };
+    capi::walk(&fields, |mut items| {
+        items.all(|(key, value)| {
+            let at = key.read(|key| plan.find(key, expected, Spelling::Model));
+            let Some(at) = at else { return false };
             expected = at + 1;
             count += 1;
             let field = &plan.fields[at];
             match &field.shape {
-                Shape::Str if capi::is_exact_str(&value) => true,
+                Shape::Str if value.read(capi::is_exact_str) => true,
                 Shape::Nullable(_) if value.is_none() => field.omit_none,
-                shape => matches!(judge.value(shape, &value.to_owned()), Ok(Judged::Keep)),
+                shape => matches!(judge.value(shape, &value.own()), Ok(Judged::Keep)),
             }
         })
     }) && count == plan.fields.len()

@@ -195,3 +195,36 @@ pub fn flatten<'py>(
     let text = PyString::new(py, "").call_method1("join", (texts,))?;
     Ok(Some(text.cast_into()?))
 }
+
+/// What a message's content list is to a peer of before 1.0: it knows neither files that a provider
+/// keeps nor kinds of parts that came later.
+pub fn without_newer<'py>(
+    content: &Bound<'py, PyList>,
+    path: &str,
+    notes: &mut Notes,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let kept = PyList::empty(content.py());
+    for (index, part) in content.iter().enumerate() {
+        match newer(&part)? {
+            Some(what) => {
+                let detail = format!("the peer knows no {what}; dropped the part");
+                notes.add("downgrade_loss", format!("{path}[{index}]"), detail);
+            }
+            None => kept.append(part)?,
+        }
+    }
+    Ok((kept.len() < content.len()).then_some(kept))
+}
+
+/// What of a part a peer of before 1.0 does not know.
+fn newer(part: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let Ok(part) = part.cast::<PyDict>() else { return Ok(None) };
+    let Some(kind) = text_of(part.get_item("type")?.as_ref()) else { return Ok(None) };
+    if !matches!(kind.as_str(), "text" | "image" | "audio" | "video" | "document" | "binary") {
+        return Ok(Some(format!("{kind} parts")));
+    }
+    let source = part.get_item("source")?.and_then(|source| source.cast_into::<PyDict>().ok());
+    let Some(source) = source else { return Ok(None) };
+    let from = text_of(source.get_item("type")?.as_ref());
+    Ok(from.filter(|from| from != "data" && from != "url").map(|from| format!("{from} sources")))
+}

@@ -4,29 +4,30 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::{Draft, Notes, content, join};
+use super::{Draft, Notes, content, join, text_of};
 use crate::deviation::Reporter;
-use crate::event::{EventKind, Spelling, build};
+use crate::errors::{exclusive, shown};
+use crate::event::{EventKind, Spelling, build, protocol_version};
 use crate::input::Callback;
-use crate::stream::enforce::{PROTOCOL_VERSION, input_plan};
+use crate::stream::enforce::input_plan;
 use crate::stream::{Item, Output, Stage, close_list, dump, feed_list};
 
 /// What a peer of some version does not know.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Era {
     /// Before 0.0.40: content is text.
     no_parts: bool,
     /// Before 0.0.58: there are no subagents.
     no_subagents: bool,
-    /// Before 1.0: nobody declares a version.
-    no_version: bool,
+    /// Before 1.0: nobody declares a version, a run is not cancelled, and results of tools are text.
+    before_1_0: bool,
 }
 
 impl Era {
-    fn of(max_version: Option<&str>) -> PyResult<Self> {
-        let Some(max_version) = max_version else {
-            return Ok(Self { no_parts: false, no_subagents: false, no_version: false });
-        };
+    /// The era of a peer of which nothing is known but that it declares no version.
+    const UNKNOWN: Self = Self { no_parts: false, no_subagents: false, before_1_0: true };
+
+    fn of(max_version: &str) -> PyResult<Self> {
         let parts: Option<Vec<u64>> =
             max_version.split('.').map(|part| part.parse().ok()).collect();
         let Some(parts) = parts.filter(|parts| (2..=3).contains(&parts.len())) else {
@@ -39,7 +40,7 @@ impl Era {
         Ok(Self {
             no_parts: version < (0, 0, 40),
             no_subagents: version < (0, 0, 58),
-            no_version: version < (1, 0, 0),
+            before_1_0: version < (1, 0, 0),
         })
     }
 }
@@ -53,19 +54,22 @@ fn messages(draft: &mut Draft<'_>, path: &str, era: Era, notes: &mut Notes) -> P
             let detail = "the peer knows no subagents; removed whose the message is";
             notes.add("downgrade_loss", join(path, "subagentRunId"), detail);
         }
-        if era.no_parts {
-            let content = message.get("content")?;
-            match content.map(pyo3::Bound::cast_into::<PyList>) {
-                // Older classes require it.
-                None => message.set("content", "")?,
-                Some(Ok(content)) => {
-                    let path = join(path, "content");
+        let content = message.get("content")?;
+        match content.map(pyo3::Bound::cast_into::<PyList>) {
+            // Older classes require it.
+            None if era.no_parts => message.set("content", "")?,
+            Some(Ok(content)) if era.before_1_0 => {
+                let path = join(path, "content");
+                let is_tool = text_of(message.get("role")?.as_ref()).as_deref() == Some("tool");
+                if era.no_parts || is_tool {
                     if let Some(text) = content::flatten(&content, &path, notes)? {
                         message.set("content", text)?;
                     }
+                } else if let Some(known) = content::without_newer(&content, &path, notes)? {
+                    message.set("content", known)?;
                 }
-                Some(Err(_)) => {}
             }
+            _ => {}
         }
         Ok(message.changed())
     })
@@ -78,8 +82,16 @@ fn input(draft: &mut Draft<'_>, path: &str, era: Era, notes: &mut Notes) -> PyRe
         draft.remove("parentRunId")?;
         notes.add("downgrade_loss", join(path, "parentRunId"), "the peer knows no parent runs");
     }
-    if era.no_version && draft.get("protocolVersion")?.is_some() {
-        draft.remove("protocolVersion")?;
+    if era.before_1_0 {
+        if draft.get("protocolVersion")?.is_some() {
+            draft.remove("protocolVersion")?;
+        }
+        // They were required, and an empty list says the same as none.
+        for list in ["tools", "context"] {
+            if draft.get(list)?.is_none() {
+                draft.set(list, PyList::empty(draft.dict.py()))?;
+            }
+        }
     }
     Ok(())
 }
@@ -87,8 +99,10 @@ fn input(draft: &mut Draft<'_>, path: &str, era: Era, notes: &mut Notes) -> PyRe
 /// The input of a run as a peer of some version can be sent it.
 ///
 /// Before 0.0.40 content lists become their text; before 0.0.58 messages lose their
-/// ``subagentRunId``; before 1.0 no ``protocolVersion`` is declared. A peer of today is told ours,
-/// if the input does not say. Retired `binary` parts become today's parts for every peer.
+/// ``subagentRunId``; before 1.0 no ``protocolVersion`` is declared, ``tools`` and ``context`` are
+/// there, content lists of tool messages become their text, and parts of kinds or sources that were
+/// not known are dropped. A peer of today is told the version of the installed SDK, if the input does
+/// not say. Retired `binary` parts become today's parts for every peer.
 ///
 /// Args:
 ///     run_agent_input: A ``RunAgentInput``, or a dict with the keys of the wire.
@@ -108,7 +122,7 @@ pub fn downgrade_input<'py>(
     max_version: Option<&str>,
     on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let era = Era::of(max_version)?;
+    let era = max_version.map(Era::of).transpose()?.unwrap_or_default();
     let py = run_agent_input.py();
     let (dict, spelling) = match run_agent_input.cast::<PyDict>() {
         Ok(dict) => (dict.clone(), Spelling::Wire),
@@ -119,8 +133,11 @@ pub fn downgrade_input<'py>(
     draft.each("messages", "", |message, path| content::upgrade(&message, path, &mut notes))?;
     input(&mut draft, "", era, &mut notes)?;
     notes.only_losses();
-    if !era.no_version && draft.get("protocolVersion")?.is_none_or(|version| version.is_none()) {
-        draft.set("protocolVersion", PROTOCOL_VERSION)?;
+    if !era.before_1_0
+        && let Some(ours) = protocol_version()
+        && draft.get("protocolVersion")?.is_none_or(|version| version.is_none())
+    {
+        draft.set("protocolVersion", ours)?;
     }
     notes.report(py, &Reporter::new(on_deviation), None)?;
     match (draft.changed(), spelling, input_plan()) {
@@ -134,17 +151,35 @@ pub fn downgrade_input<'py>(
 ///
 /// Before 0.0.40 content lists become their text; before 0.0.58 there are no SUBAGENT_* events and
 /// no ``subagentRunId``, so that what subagents say joins the parent's stream (expand chunks first:
-/// without tags their lanes cannot be told apart); before 1.0 no ``protocolVersion`` is declared.
+/// without tags their lanes cannot be told apart). Before 1.0:
+///
+/// - no ``protocolVersion`` is declared, and ``outcome.pendingToolCallIds`` goes: the client finds
+///   the calls that are pending by itself;
+/// - the results of tools are text, and parts of kinds or sources that were not known are dropped;
+/// - events of other types are dropped, and members of an outcome that were not known are removed;
+/// - a cancelled run ends with RUN_ERROR of the code ``"cancelled"``. It is no success, and that is
+///   how a run said so.
+///
+/// Whatever is lost is reported. Between two events it holds nothing, whatever the stream.
 ///
 /// Args:
-///     max_version: The newest version of the SDK that the peer understands, like ``"0.0.57"``.
+///     max_version: The newest version of the SDK that the peer understands, like ``"0.0.57"``. None
+///         for a peer that declares no version, and so is of before 1.0.
 ///     on_deviation: Called with a :class:`Deviation` for each loss; for ``subagentRunId`` on events
 ///         only the first time. The default logs it.
 ///
 /// Raises:
 ///     ValueError: If ``max_version`` is no version.
+///
+/// Example:
+///     >>> downgrader = LegacyDowngrader(None, on_deviation=lambda deviation: None)
+///     >>> outcome = {"type": "cancelled"}
+///     >>> done = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome}
+///     >>> downgrader.feed(done)
+///     [{'type': 'RUN_ERROR', 'message': 'The run was cancelled.', 'code': 'cancelled'}]
 #[pyclass(module = "agui_codec")]
 pub struct LegacyDowngrader {
+    max_version: Option<String>,
     era: Era,
     /// Whether the loss of tags has been announced. It would be once a token.
     announced: bool,
@@ -155,9 +190,9 @@ pub struct LegacyDowngrader {
 impl LegacyDowngrader {
     #[new]
     #[pyo3(signature = (max_version, *, on_deviation=None))]
-    fn new(max_version: &str, on_deviation: Option<Callback>) -> PyResult<Self> {
-        let era = Era::of(Some(max_version))?;
-        Ok(Self { era, announced: false, reporter: Reporter::new(on_deviation) })
+    fn new(max_version: Option<String>, on_deviation: Option<Callback>) -> PyResult<Self> {
+        let era = max_version.as_deref().map(Era::of).transpose()?.unwrap_or(Era::UNKNOWN);
+        Ok(Self { max_version, era, announced: false, reporter: Reporter::new(on_deviation) })
     }
 
     /// Takes the next event.
@@ -169,13 +204,25 @@ impl LegacyDowngrader {
     ///     The event as the peer knows it, the same object if it is so already; nothing if the
     ///     peer knows no such event.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> String {
+        shown(slf, |this| match &this.max_version {
+            Some(version) => format!("LegacyDowngrader('{version}')"),
+            None => "LegacyDowngrader(None)".to_owned(),
+        })
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -200,11 +247,22 @@ impl Stage for LegacyDowngrader {
             notes.report(py, &self.reporter, Some(&item.type_name()))?;
             return Ok(Output::Nothing);
         }
+        if era.before_1_0 && item.kind.is_none() && !RETIRED.contains(&&*item.type_name()) {
+            notes.add("downgrade_loss", "", "dropped the event: the peer knows no such type");
+            notes.report(py, &self.reporter, Some(&item.type_name()))?;
+            return Ok(Output::Nothing);
+        }
         let tag = &crate::event::keys(py).subagent_run_id;
         let tagged = era.no_subagents && item.view.read(tag).is_some();
         let nested = matches!(
             item.kind,
-            Some(K::RunStarted | K::RunFinished | K::MessagesSnapshot | K::ToolCallResult)
+            Some(
+                K::RunStarted
+                    | K::RunFinished
+                    | K::MessagesSnapshot
+                    | K::ToolCallResult
+                    | K::SubagentFinished
+            )
         );
         if !(tagged || nested) {
             return Ok(Output::Pass);
@@ -224,7 +282,7 @@ impl Stage for LegacyDowngrader {
         }
         match item.kind {
             Some(K::RunStarted) => {
-                if era.no_version && draft.get("protocolVersion")?.is_some() {
+                if era.before_1_0 && draft.get("protocolVersion")?.is_some() {
                     draft.remove("protocolVersion")?;
                 }
                 let echo = draft.get("input")?.and_then(|echo| echo.cast_into::<PyDict>().ok());
@@ -236,9 +294,19 @@ impl Stage for LegacyDowngrader {
                     }
                 }
             }
-            Some(K::RunFinished) if era.no_subagents => interrupts(&mut draft, &mut notes)?,
+            Some(K::RunFinished) if era.before_1_0 => {
+                run_outcome(&mut draft, &mut notes)?;
+                if era.no_subagents {
+                    interrupts(&mut draft, &mut notes)?;
+                }
+            }
+            Some(K::SubagentFinished) if era.before_1_0 => {
+                let known: [(&str, &[&str]); 2] =
+                    [("success", &[]), ("suspended", &["interruptIds"])];
+                strict_outcome(&mut draft, &known, &mut notes)?;
+            }
             Some(K::MessagesSnapshot) => messages(&mut draft, "", era, &mut notes)?,
-            Some(K::ToolCallResult) if era.no_parts => {
+            Some(K::ToolCallResult) if era.before_1_0 => {
                 let parts = draft.get("content")?.and_then(|it| it.cast_into::<PyList>().ok());
                 if let Some(parts) = parts
                     && let Some(text) = content::flatten(&parts, "content", &mut notes)?
@@ -259,6 +327,80 @@ impl Stage for LegacyDowngrader {
         Ok(Vec::new())
     }
 }
+
+/// The outcome of a run, which was success or an interrupt.
+fn run_outcome(draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {
+    let Some(outcome) = draft.get("outcome")? else { return Ok(()) };
+    let Ok(outcome) = outcome.cast_into::<PyDict>() else { return Ok(()) };
+    if text_of(outcome.get_item("type")?.as_ref()).as_deref() == Some("cancelled") {
+        let error = PyDict::new(outcome.py());
+        error.set_item("type", EventKind::RunError.name())?;
+        for (key, value) in draft.dict.iter() {
+            // An error has neither the ids of its run nor a result.
+            let kept = ["timestamp", "rawEvent", "metadata", "usage"];
+            if key.extract::<&str>().is_ok_and(|key| kept.contains(&key)) {
+                error.set_item(key, value)?;
+            }
+        }
+        error.set_item("message", "The run was cancelled.")?;
+        error.set_item("code", "cancelled")?;
+        let detail = "the peer knows no cancelled runs; made a RUN_ERROR of it";
+        notes.add("downgrade_loss", "outcome", detail);
+        if draft.get("result")?.is_some() {
+            notes.add("downgrade_loss", "result", "a RUN_ERROR has no result");
+        }
+        *draft = Draft::owned(error);
+        return Ok(());
+    }
+    // The client finds the pending calls itself, so that leaving them out loses nothing.
+    let mut outcome = Draft::of(&outcome);
+    if outcome.get("pendingToolCallIds")?.is_some() {
+        outcome.remove("pendingToolCallIds")?;
+    }
+    if let Some(changed) = outcome.changed() {
+        draft.set("outcome", changed)?;
+    }
+    strict_outcome(draft, &[("success", &[]), ("interrupt", &["interrupts"])], notes)
+}
+
+/// An outcome with only the members that its type had: others were refused.
+fn strict_outcome(
+    draft: &mut Draft<'_>,
+    known: &[(&str, &[&str])],
+    notes: &mut Notes,
+) -> PyResult<()> {
+    let Some(outcome) = draft.get("outcome")? else { return Ok(()) };
+    let Ok(outcome) = outcome.cast_into::<PyDict>() else { return Ok(()) };
+    let Some(said) = text_of(outcome.get_item("type")?.as_ref()) else { return Ok(()) };
+    let Some((_, members)) = known.iter().find(|(name, _)| *name == said) else {
+        draft.remove("outcome")?;
+        let detail = format!("the peer knows no outcome {said}; removed it");
+        notes.add("downgrade_loss", "outcome", detail);
+        return Ok(());
+    };
+    let mut strict = Draft::of(&outcome);
+    for key in outcome.keys() {
+        let key = key.to_string();
+        if key != "type" && !members.contains(&&*key) {
+            strict.remove(&key)?;
+            let detail = "the peer refuses an outcome with this member; removed it";
+            notes.add("downgrade_loss", format!("outcome.{key}"), detail);
+        }
+    }
+    match strict.changed() {
+        Some(changed) => draft.set("outcome", changed),
+        None => Ok(()),
+    }
+}
+
+/// Types that were retired with 1.0.
+const RETIRED: [&str; 5] = [
+    "THINKING_START",
+    "THINKING_END",
+    "THINKING_TEXT_MESSAGE_START",
+    "THINKING_TEXT_MESSAGE_CONTENT",
+    "THINKING_TEXT_MESSAGE_END",
+];
 
 /// Whose the interrupts of an outcome are.
 fn interrupts(draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {

@@ -3,6 +3,7 @@
 mod content;
 mod downgrade;
 mod input;
+mod spelling;
 mod upgrade;
 
 pub use downgrade::{LegacyDowngrader, downgrade_input};
@@ -31,6 +32,10 @@ impl Notes {
         self.notes.push(Note { kind, path: path.into(), detail: detail.into() });
     }
 
+    fn has(&self, kind: &str) -> bool {
+        self.notes.iter().any(|note| note.kind == kind)
+    }
+
     /// Forgets conversions that lost nothing: of what is our own to send they are no deviation.
     fn only_losses(&mut self) {
         self.notes.retain(|note| note.kind != "legacy");
@@ -54,6 +59,11 @@ struct Draft<'py> {
 impl<'py> Draft<'py> {
     fn of(dict: &Bound<'py, PyDict>) -> Self {
         Self { dict: dict.clone(), own: false }
+    }
+
+    /// A dict that is a copy already.
+    fn owned(dict: Bound<'py, PyDict>) -> Self {
+        Self { dict, own: true }
     }
 
     fn own(&mut self) -> PyResult<&Bound<'py, PyDict>> {

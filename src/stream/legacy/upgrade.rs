@@ -4,11 +4,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::{Draft, Notes, content, input, text_of};
+use super::{Draft, Notes, content, input, spelling, text_of};
 use crate::capi;
 use crate::deviation::Reporter;
+use crate::errors::exclusive;
 use crate::event::{EventKind, Spelling, build, keys, registry};
 use crate::input::Callback;
+use crate::stream::enforce::input_plan;
 use crate::stream::{Item, Output, Stage, close_list, feed_list, quoted};
 
 /// Converts what older versions of the protocol sent to what it says today.
@@ -20,11 +22,22 @@ use crate::stream::{Item, Output, Stage, close_list, feed_list, quoted};
 /// proof of an old peer. All else, and with it all of the SDK's models (they have today's shapes
 /// only), passes as the same object.
 ///
+/// Described fields under their Python names (``thread_id``, also inside messages, tool calls and
+/// outcomes) get the wire's (``threadId``), with one :class:`Deviation` a stream (kind ``spelling``).
+/// Payloads are as they are. Between two events it holds two ids, whatever the stream.
+///
 /// Args:
 ///     mint_id: Called for an id where the old shape had none. The default is a random UUID.
 ///     on_deviation: Called with a :class:`Deviation` for each conversion. The default logs it.
+///
+/// Example:
+///     >>> upgrader = LegacyUpgrader(on_deviation=lambda deviation: None)
+///     >>> upgrader.feed({"type": "STEP_STARTED", "step_name": "search"})
+///     [{'type': 'STEP_STARTED', 'stepName': 'search'}]
 #[pyclass(module = "agui_codec")]
 pub struct LegacyUpgrader {
+    /// Whether the stream's Python names have been announced. They would be once a token.
+    respelled: bool,
     mint_id: Option<Py<PyAny>>,
     /// The ids of the reasoning span and message that are open, which old events do not name.
     span: Option<Py<PyAny>>,
@@ -38,6 +51,7 @@ impl LegacyUpgrader {
     #[pyo3(signature = (*, mint_id=None, on_deviation=None))]
     fn new(mint_id: Option<Callback>, on_deviation: Option<Callback>) -> Self {
         Self {
+            respelled: false,
             mint_id: mint_id.map(Py::from),
             span: None,
             message: None,
@@ -53,13 +67,23 @@ impl LegacyUpgrader {
     /// Returns:
     ///     The event in today's shape, the same object if it is so already.
     #[pyo3(signature = (event, /))]
-    fn feed<'py>(&mut self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        feed_list(self, event)
+    fn feed<'py>(
+        slf: &Bound<'py, Self>,
+        event: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        feed_list(&mut *this, event)
     }
 
     /// Ends the stream. Returns no events.
-    fn close<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        close_list(self, py)
+    fn close<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut this = exclusive(slf)?;
+        close_list(&mut *this, py)
+    }
+
+    #[allow(clippy::unused_self)]
+    fn __repr__(_slf: &Bound<'_, Self>) -> &'static str {
+        "<LegacyUpgrader>"
     }
 
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
@@ -92,13 +116,15 @@ impl Stage for LegacyUpgrader {
             Some(
                 EventKind::ToolCallStart
                 | EventKind::ToolCallChunk
+                | EventKind::ToolCallResult
                 | EventKind::RunStarted
                 | EventKind::RunFinished
                 | EventKind::SubagentFinished
                 | EventKind::MessagesSnapshot,
             )
             | None => self.upgrade(item),
-            _ if null_raw => self.upgrade(item),
+            // An event that was seen at once has the wire's keys only.
+            _ if null_raw || item.glance.is_none() => self.upgrade(item),
             _ => Ok(Output::Pass),
         }
     }
@@ -111,8 +137,8 @@ impl Stage for LegacyUpgrader {
 impl LegacyUpgrader {
     fn upgrade<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let py = item.event.py();
-        let mut draft = Draft::of(item.view.dict());
         let mut notes = Notes::default();
+        let mut draft = self.respelled(item, &mut notes)?;
         draft.omit_null("rawEvent", "", &mut notes)?;
         match item.kind {
             None => self.thinking(&mut draft, &mut notes)?,
@@ -140,11 +166,29 @@ impl LegacyUpgrader {
             }
             Some(_) => {}
         }
+        let respelled = notes.has("spelling");
         notes.report(py, &self.reporter, Some(&item.type_name()))?;
+        self.respelled |= respelled;
         match draft.changed() {
             Some(event) => Ok(Output::One(build::event(event, item.spelling)?)),
             None => Ok(Output::Pass),
         }
+    }
+
+    /// The event in the wire's spelling.
+    fn respelled<'py>(&self, item: &Item<'py>, notes: &mut Notes) -> PyResult<Draft<'py>> {
+        let dict = item.view.dict();
+        let mut first = None;
+        let mut found = |path| {
+            first.get_or_insert(path);
+        };
+        let respelled = spelling::respell(dict, item.view.plan, "", &mut found)?;
+        if let Some(path) = first
+            && !self.respelled
+        {
+            notes.add("spelling", path, format!("{RESPELLED}; further ones are not announced"));
+        }
+        Ok(respelled.map_or_else(|| Draft::of(dict), Draft::owned))
     }
 
     fn mint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -263,6 +307,8 @@ impl LegacyUpgrader {
     }
 }
 
+const RESPELLED: &str = "read a field under its Python name";
+
 /// The input of a run as an older client sent it, in today's shapes.
 ///
 /// Args:
@@ -271,7 +317,8 @@ impl LegacyUpgrader {
 ///     on_deviation: Called with a :class:`Deviation` for each conversion. The default logs it.
 ///
 /// Returns:
-///     The input, the same object if there is nothing to convert.
+///     The input, the same object if there is nothing to convert. Fields under their Python names
+///     (``thread_id``) are given the wire's, too.
 #[pyfunction]
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn upgrade_input<'py>(
@@ -280,7 +327,19 @@ pub fn upgrade_input<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Ok(dict) = run_agent_input.cast::<PyDict>() else { return Ok(run_agent_input.clone()) };
     let mut notes = Notes::default();
-    let upgraded = input::upgrade(dict, "", &mut notes)?;
+    let mut first = None;
+    let mut found = |path| {
+        first.get_or_insert(path);
+    };
+    let respelled = match input_plan() {
+        Some(plan) => spelling::respell(dict, plan, "", &mut found)?,
+        None => None,
+    };
+    if let Some(path) = first {
+        notes.add("spelling", path, format!("{RESPELLED}, and perhaps others"));
+    }
+    let upgraded = input::upgrade(respelled.as_ref().unwrap_or(dict), "", &mut notes)?;
+    let upgraded = upgraded.or(respelled);
     notes.report(dict.py(), &Reporter::new(on_deviation), None)?;
     Ok(upgraded.map_or_else(|| run_agent_input.clone(), Bound::into_any))
 }

@@ -3,11 +3,15 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::open::Owner;
-use super::{EventVerifier, Verdict, agrees, begin, id_of, refuse};
+use super::open::{Owner, Owners};
+use super::repair::Remedy;
+use super::{EventVerifier, Verdict, agrees, begin, id_of, refuse, refuse_or};
 use crate::capi;
 use crate::event::{EventKind, keys};
 use crate::stream::{Item, owner_text, quoted};
+
+/// How many steps are looked at for one of the same name.
+const LOOKED_AT: usize = 64;
 
 impl EventVerifier {
     /// TOOL_CALL_START. A call lives in the message that it names as its parent, and so belongs to
@@ -42,7 +46,8 @@ impl EventVerifier {
             }
             owner = inherited;
         }
-        begin(&owner, &mut self.tools, &self.tool_owners, &id, EventKind::ToolCallEnd)
+        let room = self.room(id.py());
+        begin(&owner, &mut self.tools, &self.tool_owners, &id, EventKind::ToolCallEnd, room)
     }
 
     pub(super) fn step(
@@ -57,9 +62,13 @@ impl EventVerifier {
         let step = (tag, &name);
         let of = |owner: Option<&Bound<'_, PyString>>| owner_text(owner.map(Bound::as_any));
         match (kind, steps.contains(step)?) {
-            (EventKind::StepStarted, false) => steps.set_item(step, true)?,
+            (EventKind::StepStarted, false) => {
+                self.room(py).for_open(&name)?;
+                steps.set_item(step, true)?;
+            }
             (EventKind::StepStarted, true) => {
-                return refuse(
+                return refuse_or(
+                    Remedy::Close,
                     Some(&name),
                     format!("the step {} of {} is already open", quoted(&name), of(tag)),
                     "STEP_FINISHED of it first",
@@ -67,12 +76,14 @@ impl EventVerifier {
             }
             (_, true) => steps.del_item(step)?,
             (_, false) => {
-                // Tagging with whoever was active last is the usual mistake, so say whose it is.
-                for other in steps.keys() {
+                // Tagging with whoever was active last is the usual mistake, so say whose it is, if
+                // it is not hidden among many.
+                for other in steps.iter().map(|(step, _)| step).take(LOOKED_AT) {
                     let (owner, other) = other.extract::<(Owner<'_>, Bound<'_, PyString>)>()?;
                     if capi::same_text(&other, &name) {
                         let owner = of(owner.as_ref());
-                        return refuse(
+                        return refuse_or(
+                            Remedy::Drop,
                             Some(&name),
                             format!(
                                 "it finishes the step {} for {}, but that step belongs to {owner}",
@@ -83,7 +94,8 @@ impl EventVerifier {
                         );
                     }
                 }
-                return refuse(
+                return refuse_or(
+                    Remedy::Drop,
                     Some(&name),
                     format!("the step {} was not started", quoted(&name)),
                     "STEP_STARTED of it first",
@@ -100,11 +112,13 @@ impl EventVerifier {
             EventKind::ToolCallResult => {
                 // It makes a message, which belongs to whom the result is from.
                 let id = id_of(item, &keys.message_id)?;
+                self.remember(&self.text_owners, &id)?;
                 self.text_owners.set(&id, tag)?;
             }
             EventKind::ActivitySnapshot => {
                 // One that does not replace leaves what is there to its owner.
                 let id = id_of(item, &keys.message_id)?;
+                self.remember(&self.activity_owners, &id)?;
                 let keeps = item.view.read(&keys.replace);
                 let keeps = keeps.is_some_and(|replace| matches!(replace.extract(), Ok(false)));
                 if keeps {
@@ -134,6 +148,11 @@ impl EventVerifier {
         Ok(())
     }
 
+    /// Whether there is room to remember this item.
+    fn remember(&self, owners: &Owners, id: &Bound<'_, PyString>) -> Verdict {
+        if owners.get(id).is_some() { Ok(()) } else { self.room(id.py()).for_item(Some(id)) }
+    }
+
     pub(super) fn subagent(&mut self, item: &Item<'_>, kind: EventKind, tag: Owner<'_>) -> Verdict {
         let keys = keys(item.event.py());
         let Some(id) = tag else {
@@ -142,14 +161,16 @@ impl EventVerifier {
         if kind == EventKind::SubagentStarted {
             id_of(item, &keys.name)?;
             if self.subagents.has(&id) {
-                return refuse(
+                return refuse_or(
+                    Remedy::Lose,
                     Some(&id),
                     format!("the subagent {} is already active", quoted(&id)),
                     "SUBAGENT_FINISHED or SUBAGENT_ERROR of it first",
                 );
             }
             if self.closed_subagents.has(&id) {
-                return refuse(
+                return refuse_or(
+                    Remedy::Lose,
                     Some(&id),
                     format!("the subagent {} has already ended in this run", quoted(&id)),
                     "another id for another invocation",
@@ -164,20 +185,25 @@ impl EventVerifier {
                     Err(_) => false,
                 };
                 if !known {
-                    return refuse(
+                    return refuse_or(
+                        Remedy::Lose,
                         Some(&parent),
                         format!("its parent subagent {} was not started", quoted(&parent)),
                         "SUBAGENT_STARTED of the parent first",
                     );
                 }
             }
+            let room = self.room(id.py());
+            room.for_open(&id)?;
+            room.for_item(Some(&id))?;
             self.subagents.insert(&id)?;
         } else {
             if kind == EventKind::SubagentError {
                 id_of(item, &keys.message)?;
             }
             if !self.subagents.has(&id) {
-                return refuse(
+                return refuse_or(
+                    Remedy::Lose,
                     Some(&id),
                     format!("no subagent {} is active", quoted(&id)),
                     "SUBAGENT_STARTED of it first",

@@ -56,30 +56,37 @@ impl Open {
         self.ids.bind(py).keys()
     }
 
+    /// The ids, in order of opening.
+    pub fn ids<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Bound<'py, PyString>> {
+        let ids = self.ids.bind(py).clone();
+        ids.into_iter().filter_map(|(id, _)| id.cast_into().ok())
+    }
+
     /// `text message 'a'`, or `text messages 'a', 'b'`; None if nothing is open.
     #[cold]
     pub fn text(&self, py: Python<'_>) -> Option<String> {
-        named(self.noun, self.list(py).iter().map(|id| quoted(&id)).collect())
+        let names: Vec<_> = self.ids(py).take(SHOWN).map(|id| quoted(&id)).collect();
+        named(self.noun, &names, self.len(py))
+    }
+
+    #[inline]
+    pub fn len(&self, py: Python<'_>) -> usize {
+        self.ids.bind(py).len()
     }
 
     #[inline]
     pub fn is_empty(&self, py: Python<'_>) -> bool {
         self.ids.bind(py).is_empty()
     }
-
-    /// The one that opened first.
-    #[cold]
-    pub fn first<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        self.list(py).iter().next()
-    }
 }
 
-/// Some things with what they are called; None if there are none.
-pub fn named(noun: &str, mut things: Vec<String>) -> Option<String> {
-    const SHOWN: usize = 5;
-    let more = things.len().saturating_sub(SHOWN);
-    let plural = if things.len() == 1 { "" } else { "s" };
-    things.truncate(SHOWN);
+/// How many things a message names.
+pub const SHOWN: usize = 5;
+
+/// The first of so many things with what they are called; None if there are none.
+pub fn named(noun: &str, things: &[String], count: usize) -> Option<String> {
+    let more = count.saturating_sub(things.len());
+    let plural = if count == 1 { "" } else { "s" };
     let list = things.join(", ");
     match (things.is_empty(), more) {
         (true, _) => None,
@@ -105,6 +112,11 @@ impl Owners {
     pub fn get<'py>(&self, id: &Bound<'py, PyString>) -> Option<Owner<'py>> {
         let owner = capi::dict_get(self.0.bind(id.py()), id)?;
         Some(owner.cast_into::<PyString>().ok())
+    }
+
+    #[inline]
+    pub fn len(&self, py: Python<'_>) -> usize {
+        self.0.bind(py).len()
     }
 
     pub fn set(&self, id: &Bound<'_, PyString>, owner: &Owner<'_>) -> PyResult<()> {

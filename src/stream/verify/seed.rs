@@ -3,11 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use super::open::Owner;
-use super::{EventVerifier, Verdict, tag_str};
+use super::open::{Owner, Owners};
+use super::{EventVerifier, Room, Verdict, tag_str};
 use crate::capi;
 use crate::event::{Key, keys};
-use crate::stream::quoted;
+use crate::stream::{Item, quoted};
 
 /// The sorts of things that have owners.
 #[derive(Clone, Copy)]
@@ -61,12 +61,7 @@ impl EventVerifier {
     /// A snapshot restates whose messages are; the echo of a run's input is history, and only adds.
     pub(super) fn seed(&self, seeds: &Seeds<'_>, restates: bool) -> PyResult<()> {
         for (sort, id, owner) in &seeds.0 {
-            let owners = match sort {
-                Owned::Text => &self.text_owners,
-                Owned::Tool => &self.tool_owners,
-                Owned::Activity => &self.activity_owners,
-                Owned::Reasoning => &self.reasoning_owners,
-            };
+            let owners = self.owners(*sort);
             if restates {
                 owners.set(id, owner)?;
             } else {
@@ -74,5 +69,28 @@ impl EventVerifier {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is room to remember replayed messages beside so many items.
+    pub(super) fn fits(&self, item: &Item<'_>, seeds: &Seeds<'_>, items: usize) -> Verdict {
+        // Counting the new ones takes a while, and is hardly ever needed.
+        if items + seeds.0.len() <= self.max_items {
+            return Ok(());
+        }
+        let known = |(sort, id, _): &&(Owned, Bound<'_, PyString>, Owner<'_>)| {
+            items > 0 && self.owners(*sort).get(id).is_some()
+        };
+        let new = seeds.0.iter().filter(|seed| !known(seed)).count();
+        let room = self.room(item.event.py());
+        Room { items: items + new <= self.max_items, ..room }.for_item(None)
+    }
+
+    fn owners(&self, sort: Owned) -> &Owners {
+        match sort {
+            Owned::Text => &self.text_owners,
+            Owned::Tool => &self.tool_owners,
+            Owned::Activity => &self.activity_owners,
+            Owned::Reasoning => &self.reasoning_owners,
+        }
     }
 }

@@ -1,37 +1,44 @@
 //! The longest common part of two sequences, at a bounded cost (Myers, "An O(ND) Difference
 //! Algorithm and Its Variations", 1986).
 
-/// Beyond so many differences the rest counts as different: 1,000 cost a few MB and some million
-/// steps, and nobody reads a patch of that length.
+/// So many steps are made for each element, so that the cost is linear.
+const STEPS: usize = 64;
+
+/// And so many differences are looked for at most: the memory grows with their square.
 const MAX_DIFFERENCES: usize = 1_000;
 
-/// Pairs of positions with equal elements, rising in both, as many as can be found at that cost.
-pub fn common(before: &[u32], after: &[u32]) -> Vec<(usize, usize)> {
-    let most = MAX_DIFFERENCES.min(before.len() + after.len());
+/// Pairs of positions with equal elements, rising in both, as many as there can be; None if they
+/// are not found at that cost, because there are too many differences.
+pub fn common(before: &[u32], after: &[u32]) -> Option<Vec<(usize, usize)>> {
+    let mut left = STEPS * (before.len() + after.len() + 1);
     // How far each diagonal has come: `reach[k + differences]` for the diagonal `x - y == k`.
     let mut trace: Vec<Vec<usize>> = Vec::new();
-    for differences in 0..=most {
+    for differences in 0..=MAX_DIFFERENCES.min(before.len() + after.len()) {
+        // The memory counts as well.
+        left = left.checked_sub(2 * differences + 1)?;
         let mut reach = vec![0; 2 * differences + 1];
         for at in (0..=2 * differences).step_by(2) {
-            let mut x = match trace.last() {
+            let start = match trace.last() {
                 None => 0,
                 Some(last) => from(last, at).0,
             };
+            let mut x = start;
             // `at` is `k + differences`, and `y` is `x - k`.
             let mut y = x + differences - at;
             while x < before.len() && y < after.len() && before[x] == after[y] {
                 x += 1;
                 y += 1;
             }
+            left = left.checked_sub(x - start)?;
             reach[at] = x;
             if x >= before.len() && y >= after.len() {
                 trace.push(reach);
-                return matches(&trace, at, before.len());
+                return Some(matches(&trace, at, before.len()));
             }
         }
         trace.push(reach);
     }
-    Vec::new()
+    None
 }
 
 /// Where a diagonal begins, given how far the last round came: one step right (an element left out)
@@ -103,7 +110,7 @@ mod tests {
         for _ in 0..2_000 {
             let before: Vec<u32> = (0..next(9)).map(|_| next(4)).collect();
             let after: Vec<u32> = (0..next(9)).map(|_| next(4)).collect();
-            let pairs = common(&before, &after);
+            let pairs = common(&before, &after).unwrap();
             assert_eq!(pairs.len(), longest(&before, &after), "{before:?} {after:?}");
             assert!(pairs.iter().all(|&(x, y)| before[x] == after[y]));
             assert!(pairs.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1));
@@ -114,6 +121,7 @@ mod tests {
     fn bounded() {
         let before: Vec<u32> = (0..200_000).collect();
         let after: Vec<u32> = (0..200_000).rev().collect();
-        assert!(common(&before, &after).len() <= 1);
+        assert!(common(&before, &after).is_none());
+        assert_eq!(common(&before, &before).map(|pairs| pairs.len()), Some(200_000));
     }
 }

@@ -1,4 +1,4 @@
-"""The command line ``agui-codec``. Its commands are in ``_commands``, which needs the extra."""
+"""The command line ``agui-codec``. Its commands are in ``commands``, which needs the extra."""
 
 import io
 import os
@@ -20,7 +20,7 @@ def _main() -> None:
     try:
         import click
 
-        from agui_codec._commands import cli
+        from agui_codec.cli.commands import cli
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich"):
             raise

@@ -1,0 +1,50 @@
+"""The commands of ``agui-codec``.
+
+What a command prints for people goes through rich; data goes to the binary stdout. It reports what
+is wrong by raising ``click.ClickException``, which ends with status 1. Ctrl-C is click's business,
+a full disk that of ``cli.main``.
+"""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from agui_codec import __version__
+from agui_codec.cli.convert import convert, decode, encode
+from agui_codec.cli.demo import bench, demo
+from agui_codec.cli.inspect import inspect
+from agui_codec.cli.state import compact, diff, replay
+from agui_codec.cli.verify import verify
+
+# As shells have it of a program that SIGPIPE ends.
+BROKEN_PIPE = 141
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a reader of its output that has gone (``| head``) ends it quietly."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What the interpreter still has to write when it ends would fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(BROKEN_PIPE)
+        return result
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="agui-codec")
+def cli() -> None:
+    """Read, convert, check and replay streams of AG-UI events.
+
+    Commands read Server-Sent Events, JSON Lines, JSON and protobuf frames, also compressed with
+    gzip, from FILE or from stdin, and find out which of them it is. They exit with status 1 on
+    input that is not an event stream, with 130 after Ctrl-C.
+    """
+
+
+for command in (demo, decode, encode, convert, inspect, verify, compact, replay, diff, bench):
+    cli.add_command(command)

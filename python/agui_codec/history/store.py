@@ -1,0 +1,249 @@
+"""What a store of runs offers, what all stores share, and the errors of a history."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from agui_codec._native import AGUIError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    # From the parent that was settled on to the events to store, as a JSON array.
+    Build = Callable[[str | None], bytes]
+
+#: The outcome of a run that is being written, or whose writer was killed.
+OPEN = "open"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class HistoryError(AGUIError):
+    """What goes wrong in a history.
+
+    Attributes:
+        thread_id: The thread, where it is known.
+        run_id: The run, where it is known.
+    """
+
+    def __init__(
+        self, message: str, *, thread_id: str | None = None, run_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.thread_id = thread_id
+        self.run_id = run_id
+
+
+class RunNotFoundError(HistoryError):
+    """The history has no such run or thread. An endpoint answers 404."""
+
+
+class DuplicateRunError(HistoryError):
+    """The thread already has a run of this id. An endpoint answers 409."""
+
+
+class DamagedRunError(HistoryError):
+    """What was stored for a run cannot be read back.
+
+    Attributes:
+        path: The file.
+        line: The line in it, counted from 1; None in a database.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        line: int | None = None,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        super().__init__(message, thread_id=thread_id, run_id=run_id)
+        self.path = path
+        self.line = line
+
+
+class StoreError(HistoryError):
+    """The database failed, or stayed locked for too long; its own error is the ``__cause__``.
+
+    Attributes:
+        path: The database file.
+    """
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A stored run. Two are equal if all but their times are.
+
+    Args:
+        thread_id: The thread.
+        run_id: The run.
+        parent_run_id: The run that it continues; None for the first of a thread.
+        outcome: ``success``, ``interrupt``, ``cancelled`` or ``error``, as the run's last event
+            says; for a run that broke off what its writer said, mostly ``truncated``; ``open``
+            while it is being written, and after its writer was killed.
+        stored_at: When it was stored; None if it was stored by version 0.1.
+        began_at: The timestamp of its first event that has one.
+        ended_at: The timestamp of its last event that has one.
+    """
+
+    thread_id: str
+    run_id: str
+    parent_run_id: str | None
+    outcome: str
+    stored_at: datetime | None = field(default=None, compare=False)
+    began_at: datetime | None = field(default=None, compare=False)
+    ended_at: datetime | None = field(default=None, compare=False)
+
+
+class RunStore(ABC):
+    """Where an :class:`EventHistory` keeps its runs.
+
+    A run that has ended never changes. A subclass defines the abstract methods; the others have
+    defaults that it may do better.
+    """
+
+    @abstractmethod
+    def append(self, run: RunInfo, build: Build) -> RunInfo:
+        """Store a run, whole or not at all.
+
+        Args:
+            run: The run, which must be new to its thread. Its parent must be stored; None stands
+                for the last run of the thread. With the outcome ``open`` more events may follow.
+            build: Called with the parent, while no other writer can come between, for the events.
+
+        Returns:
+            The run with its parent and the time.
+
+        Raises:
+            DuplicateRunError: The run is stored already.
+            RunNotFoundError: The parent is not stored.
+        """
+
+    @abstractmethod
+    def extend(self, thread_id: str, run_id: str, events: bytes) -> None:
+        """Store more events, a JSON array, of a run that is open.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            HistoryError: The run has ended.
+        """
+
+    @abstractmethod
+    def finish(self, run: RunInfo, events: bytes) -> RunInfo:
+        """Replace what was stored of an open run by all of its events.
+
+        Returns:
+            The run with its parent and the time.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            HistoryError: The run has ended.
+        """
+
+    @abstractmethod
+    def runs(self, thread_id: str | None = None) -> list[RunInfo]:
+        """List the runs of a thread, or all, in the order in which they were stored."""
+
+    @abstractmethod
+    def events(self, thread_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Read the events of a run, as wire dicts.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            DamagedRunError: Its events cannot be read.
+        """
+
+    @abstractmethod
+    def delete(self, *, thread_id: str | None = None, before: datetime | None = None) -> int:
+        """Delete a thread, or all threads whose last run was stored before a time.
+
+        Returns:
+            The number of runs deleted.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the store holds open."""
+
+    def info(self, thread_id: str, run_id: str) -> RunInfo | None:
+        """Look up one run; None if it is not stored."""
+        return next((run for run in self.runs(thread_id) if run.run_id == run_id), None)
+
+    def last(self, thread_id: str) -> RunInfo | None:
+        """Look up the run of a thread that was stored last; None if there is none."""
+        return next(reversed(self.runs(thread_id)), None)
+
+    def events_of(self, runs: Iterable[RunInfo]) -> Iterator[list[dict[str, Any]]]:
+        """Read the events of several runs, one run after the other."""
+        for run in runs:
+            yield self.events(run.thread_id, run.run_id)
+
+    def damaged(self) -> list[DamagedRunError]:
+        """List what the store knows to be damaged, without reading the events of every run."""
+        return []
+
+
+def settled(store: RunStore, run: RunInfo) -> str | None:
+    """The parent of a run that is about to be stored behind the others of its thread."""
+    thread_id, parent = run.thread_id, run.parent_run_id
+    if store.info(thread_id, run.run_id) is not None:
+        message = f"run {run.run_id!r} of thread {thread_id!r} is stored already"
+        raise DuplicateRunError(message, thread_id=thread_id, run_id=run.run_id)
+    if parent is None:
+        last = store.last(thread_id)
+        return None if last is None else last.run_id
+    if store.info(thread_id, parent) is None:
+        message = f"run {run.run_id!r}: its parent {parent!r} is not stored in thread {thread_id!r}"
+        raise RunNotFoundError(message, thread_id=thread_id, run_id=parent)
+    return parent
+
+
+def still_open(store: RunStore, thread_id: str, run_id: str) -> RunInfo:
+    """The run, which must be one that more can be stored of."""
+    run = store.info(thread_id, run_id)
+    if run is None:
+        raise missing(thread_id, run_id)
+    if run.outcome != OPEN:
+        message = f"run {run_id!r} of thread {thread_id!r} has ended ({run.outcome})"
+        raise HistoryError(message, thread_id=thread_id, run_id=run_id)
+    return run
+
+
+def missing(thread_id: str, run_id: str | None) -> RunNotFoundError:
+    """That a run is not in the history."""
+    what = "run" if run_id is None else f"run {run_id!r}"
+    message = f"there is no {what} of thread {thread_id!r}"
+    return RunNotFoundError(message, thread_id=thread_id, run_id=run_id)
+
+
+def now() -> datetime:
+    """The time, to the millisecond, as the stores keep it."""
+    time = datetime.now(timezone.utc)
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
+
+
+def moment(milliseconds: Any) -> datetime | None:
+    """The time of a timestamp; None for what is none, or beyond the years of ``datetime``."""
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        return None
+    if not math.isfinite(milliseconds):
+        return None
+    try:
+        return EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
+def milliseconds(time: datetime | None) -> int | None:
+    """The timestamp of a time."""
+    return None if time is None else (time - EPOCH) // timedelta(milliseconds=1)

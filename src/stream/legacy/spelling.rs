@@ -1,0 +1,154 @@
+//! Described fields under their Python names (`thread_id`), which rows that a Python producer has
+//! stored often have, in the wire's spelling.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use super::join;
+use crate::capi;
+use crate::event::{Field, Plan, Registry, Shape, Spelling, keys};
+
+/// An object in the wire's spelling, if anything in it is spelled otherwise. `found` is told the path
+/// of each such field. What the protocol does not describe, payloads above all, is not looked into.
+pub fn respell<'py>(
+    dict: &Bound<'py, PyDict>,
+    plan: &'static Plan,
+    path: &str,
+    found: &mut impl FnMut(String),
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if !differs(dict, plan) {
+        return Ok(None);
+    }
+    let own = PyDict::new(dict.py());
+    for entry in dict.items() {
+        let (key, value) = entry.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
+        let name = key.cast::<PyString>().ok().map(capi::plain_str).transpose()?;
+        let Some(name) = name else {
+            own.set_item(key, value)?;
+            continue;
+        };
+        let Some((alias, field)) = spelled(dict, plan, &name) else {
+            own.set_item(key, value)?;
+            continue;
+        };
+        let path = join(path, &alias.to_string_lossy());
+        if !capi::same_text(&name, &alias) {
+            found(path.clone());
+        }
+        let value = match field {
+            Some(field) => inside(&value, &field.shape, &path, found)?.unwrap_or(value),
+            None => value,
+        };
+        own.set_item(alias, value)?;
+    }
+    Ok(Some(own))
+}
+
+/// The key that an entry has on the wire, if it is described. The wire's own spelling wins: where both
+/// are there, the other stays what it is, an entry like any unknown one.
+fn spelled<'py>(
+    dict: &Bound<'py, PyDict>,
+    plan: &'static Plan,
+    name: &Bound<'py, PyString>,
+) -> Option<(Bound<'py, PyString>, Option<&'static Field>)> {
+    let py = dict.py();
+    if let Some((at, spelling)) = plan.find_any(name, 0) {
+        let field = &plan.fields[at];
+        let alias = field.alias.bind(py);
+        let taken = spelling == Spelling::Model && capi::dict_get(dict, alias).is_some();
+        return (!taken).then(|| (alias.clone(), Some(field)));
+    }
+    let newer = &keys(py).encrypted_value_type;
+    let is_newer = has_encrypted_value(plan) && capi::same_text(name, newer.name(py));
+    let alias = newer.alias(py);
+    (is_newer && capi::dict_get(dict, alias).is_none()).then(|| (alias.clone(), None))
+}
+
+/// `encryptedValueType` (1.1) may stand where `encryptedValue` may.
+fn has_encrypted_value(plan: &Plan) -> bool {
+    plan.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
+}
+
+/// Whether anything in an object is spelled otherwise. This looks only for what might be, and so runs
+/// no Python code and allocates nothing.
+fn differs(dict: &Bound<'_, PyDict>, plan: &'static Plan) -> bool {
+    let py = dict.py();
+    let renamed = |name: &Bound<'_, PyString>, alias: &Bound<'_, PyString>| {
+        capi::dict_get(dict, name).is_some() && capi::dict_get(dict, alias).is_none()
+    };
+    let newer = &keys(py).encrypted_value_type;
+    plan.fields.iter().any(|field| {
+        let (name, alias) = (field.name.bind(py), field.alias.bind(py));
+        !name.is(alias) && renamed(name, alias)
+            || nests(&field.shape)
+                && capi::dict_get(dict, alias)
+                    .is_some_and(|value| differs_inside(&value, &field.shape))
+    }) || has_encrypted_value(plan) && renamed(newer.name(py), newer.alias(py))
+}
+
+/// Whether a value of this shape may hold described objects.
+fn nests(shape: &Shape) -> bool {
+    match shape {
+        Shape::Model(_) | Shape::Tagged { .. } => true,
+        Shape::List { item, .. } => nests(item),
+        Shape::StrOrList(inner) | Shape::Nullable(inner) => nests(inner),
+        _ => false,
+    }
+}
+
+/// The plan of an object in the place of a shape.
+fn plan_of(dict: &Bound<'_, PyDict>, shape: &'static Shape) -> Option<&'static Plan> {
+    match shape {
+        Shape::Model(cell) => cell.plan.get(),
+        Shape::Tagged { discriminator, choices } => {
+            let tag = capi::dict_get(dict, discriminator.bind(dict.py()))?;
+            Registry::choice(choices, &tag)?.plan.get()
+        }
+        Shape::Nullable(inner) => plan_of(dict, inner),
+        _ => None,
+    }
+}
+
+fn item_of(shape: &'static Shape) -> Option<&'static Shape> {
+    match shape {
+        Shape::List { item, .. } => Some(item),
+        Shape::StrOrList(inner) | Shape::Nullable(inner) => item_of(inner),
+        _ => None,
+    }
+}
+
+fn differs_inside(value: &Bound<'_, PyAny>, shape: &'static Shape) -> bool {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return plan_of(dict, shape).is_some_and(|plan| differs(dict, plan));
+    }
+    let (Ok(list), Some(item)) = (value.cast::<PyList>(), item_of(shape)) else { return false };
+    nests(item) && list.iter().any(|value| differs_inside(&value, item))
+}
+
+fn inside<'py>(
+    value: &Bound<'py, PyAny>,
+    shape: &'static Shape,
+    path: &str,
+    found: &mut impl FnMut(String),
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        let Some(plan) = plan_of(dict, shape) else { return Ok(None) };
+        return Ok(respell(dict, plan, path, found)?.map(Bound::into_any));
+    }
+    let (Ok(list), Some(item)) = (value.cast::<PyList>(), item_of(shape)) else { return Ok(None) };
+    if !nests(item) {
+        return Ok(None);
+    }
+    let mut own: Option<Bound<'py, PyList>> = None;
+    for (index, value) in list.iter().enumerate() {
+        let Some(other) = inside(&value, item, &format!("{path}[{index}]"), found)? else {
+            continue;
+        };
+        let own = match &own {
+            Some(own) => own,
+            None => own.insert(list.get_slice(0, list.len())),
+        };
+        own.set_item(index, other)?;
+    }
+    Ok(own.map(Bound::into_any))
+}
