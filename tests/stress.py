@@ -659,7 +659,14 @@ def _of_python(error: BaseException) -> bool:
     if isinstance(error, RuntimeError) and any(text in str(error) for text in texts):
         return True
     frames = traceback.extract_tb(error.__traceback__)
+    if type(error).__name__ == "PanicException":
+        # Of pydantic's own Rust, where another thread adds a key to a dict that it walks over.
+        places = ("/pydantic/", "/ag_ui/")
+        return "changed size" in str(error) and any(it in frames[-1].filename for it in places)
     if isinstance(error, (AttributeError, KeyError, IndexError)) and frames:
+        if frames[-1].name == "call" and "original(" in (frames[-1].line or ""):
+            # A trap's base class looked for what is no longer there.
+            return True
         # From code of the SDK, of pydantic or of the standard library.
         return frames[-1].filename != __file__ and "agui_codec" not in frames[-1].filename
     # Of arguments: the operation `anything` gives any.
@@ -1081,11 +1088,12 @@ def installed(w: World) -> None:
     event = w.event()
     if encoder is not None:
         w.call(encoder.encode, event)
-        w.call(_native.official_encode, encoder, event)
+        for _cls, name, method in _native.patches():
+            if name not in ("__init__", "model_dump_json"):
+                w.call(method, encoder, event)
     if isinstance(event, pydantic.BaseModel):
         w.call(lambda: event.model_dump_json(by_alias=True))
-        w.call(_native.model_dump_json, event, by_alias=True)
-        w.call(_native.model_dump_json, event, w.small(), indent=1)
+        w.call(lambda: event.model_dump_json(w.small(), indent=1))
     if w.chance(0.7):
         w.call(agui_codec.uninstall)
 
@@ -1146,7 +1154,8 @@ def deep(w: World) -> None:
     ]
     call = r.choice(calls)
     with _stacks:
-        before = threading.stack_size(SMALL_STACK)
+        # The size is that of all threads that start meanwhile.
+        before = threading.stack_size(SMALL_STACK if w.shared.threads == 1 else 0)
         thread = threading.Thread(target=lambda: w.judged(call))
         thread.start()
         threading.stack_size(before)

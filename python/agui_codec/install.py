@@ -10,7 +10,7 @@ from agui_codec.encoder import EventEncoder
 
 __all__ = ["install", "uninstall"]
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 # While installed: what the classes had under each name that was set, or _ABSENT.
 _saved: dict[tuple[type, str], Any] = {}
 _ABSENT = object()
@@ -83,11 +83,11 @@ def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
     global _options
     with _lock:
-        for (cls, name), value in _saved.items():
+        while _saved:
+            (cls, name), value = _saved.popitem()
             if value is _ABSENT:
                 delattr(cls, name)
             else:
                 setattr(cls, name, value)
-        _saved.clear()
         _native.set_installed(**_NO_OPTIONS)
         _options = _NO_OPTIONS

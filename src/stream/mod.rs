@@ -17,12 +17,13 @@ pub use legacy::{LegacyDowngrader, LegacyUpgrader, downgrade_input, upgrade_inpu
 pub use pipeline::Pipeline;
 pub use verify::EventVerifier;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::capi;
-use crate::errors::{Violation, not_an_event};
+use crate::errors::{self, Violation, not_an_event};
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look};
 
 /// One event on its way through the stages, and what is known of it.
@@ -150,7 +151,11 @@ fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     options.set_item(intern!(py, "by_alias"), true)?;
     // What is wrong with the model is for the stage to say.
     options.set_item(intern!(py, "warnings"), false)?;
-    let dumped = model.call_method(intern!(py, "model_dump"), (), Some(&options))?;
+    let dump = model.getattr(intern!(py, "model_dump")).map_err(|_| {
+        let class = errors::class_name(model);
+        PyTypeError::new_err(format!("neither a model nor a dict: {class}"))
+    })?;
+    let dumped = dump.call((), Some(&options))?;
     Ok(dumped.cast_into()?)
 }
 

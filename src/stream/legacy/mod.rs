@@ -9,6 +9,7 @@ mod upgrade;
 pub use downgrade::{LegacyDowngrader, downgrade_input};
 pub use upgrade::{LegacyUpgrader, upgrade_input};
 
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -83,7 +84,7 @@ impl<'py> Draft<'py> {
     }
 
     fn remove(&mut self, key: &str) -> PyResult<()> {
-        self.own()?.del_item(key)
+        remove(self.own()?, key)
     }
 
     /// Removes a null that means absence today.
@@ -135,4 +136,13 @@ fn join(path: &str, key: &str) -> String {
 fn text_of(value: Option<&Bound<'_, PyAny>>) -> Option<String> {
     let text = value?.cast::<PyString>().ok()?;
     text.to_str().ok().map(str::to_owned)
+}
+
+/// Removes a key of a copy. Another thread may have removed it already from the dict that was
+/// copied, after it was seen there.
+fn remove(own: &Bound<'_, PyDict>, key: &str) -> PyResult<()> {
+    match own.del_item(key) {
+        Err(error) if error.is_instance_of::<PyKeyError>(own.py()) => Ok(()),
+        done => done,
+    }
 }
