@@ -253,9 +253,16 @@ pub fn model<'py>(
 ) -> Result<Bound<'py, PyAny>, Surprise> {
     let mut builder = Builder::new(dict.py(), plan)?;
     let mut expected = 0;
-    for (key, value) in dict.iter() {
-        builder.entry(&key, &value, &mut expected)?;
-    }
+    capi::walk(dict, |mut items| {
+        while let Some((key, value)) = items.next() {
+            // The collector may run Python code meanwhile, and another thread change the dict.
+            builder.entry(&key.own(), &value.own(), &mut expected)?;
+            if !items.unchanged() {
+                return Err(Surprise);
+            }
+        }
+        Ok(())
+    })?;
     builder.finish()
 }
 

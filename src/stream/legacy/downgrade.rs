@@ -335,7 +335,7 @@ fn run_outcome(draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {
     if text_of(outcome.get_item("type")?.as_ref()).as_deref() == Some("cancelled") {
         let error = PyDict::new(outcome.py());
         error.set_item("type", EventKind::RunError.name())?;
-        for (key, value) in draft.dict.iter() {
+        for (key, value) in draft.own()?.iter() {
             // An error has neither the ids of its run nor a result.
             let kept = ["timestamp", "rawEvent", "metadata", "usage"];
             if key.extract::<&str>().is_ok_and(|key| kept.contains(&key)) {
