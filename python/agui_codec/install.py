@@ -75,8 +75,10 @@ def install(
             return
         # All are native, and run without a Python frame.
         for cls, name, method in _native.patches():
-            _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
-            setattr(cls, name, method)
+            # The lock lets this thread in again: the collector may have run an `install()` here.
+            if (cls, name) not in _saved:
+                _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
+                setattr(cls, name, method)
 
 
 def uninstall() -> None:
