@@ -248,13 +248,15 @@ class World:
         for _ in range(r.choice([1, 1, 1, 2, 4])):
             chosen = r.random()
             if chosen < 0.55:
-                within = self.given if self.given and r.random() < 0.5 else self.containers
+                # Of a copy: `choice` never ends if the collector's callback empties its list.
+                within = [*(self.given if self.given and r.random() < 0.5 else self.containers)]
                 if within:
                     self.hurt(r.choice(within))
             elif chosen < 0.65:
-                if self.again and self.pranks > 0:
+                again = [*self.again]
+                if again and self.pranks > 0:
                     self.pranks -= 3
-                    self.judged(r.choice(self.again))
+                    self.judged(r.choice(again))
             elif chosen < 0.72:
                 gc.collect()
             elif chosen < 0.80:
