@@ -75,10 +75,12 @@ def install(
             return
         # All are native, and run without a Python frame.
         for cls, name, method in _native.patches():
-            # The lock lets this thread in again: the collector may have run an `install()` here.
+            # The lock lets this thread in again: the collector may run an `install()` here, or an
+            # `uninstall()`, which finds only what is set already.
             if (cls, name) not in _saved:
-                _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
+                before = cls.__dict__.get(name, _ABSENT)
                 setattr(cls, name, method)
+                _saved[cls, name] = before
 
 
 def uninstall() -> None:
