@@ -1093,7 +1093,7 @@ def installed(w: World) -> None:
         for _cls, name, method in _native.patches():
             if name not in ("__init__", "model_dump_json"):
                 w.call(method, encoder, event)
-    if isinstance(event, pydantic.BaseModel):
+    if hasattr(type(event), "model_dump_json"):
         w.call(lambda: event.model_dump_json(by_alias=True))
         w.call(lambda: event.model_dump_json(w.small(), indent=1))
     if w.chance(0.7):
