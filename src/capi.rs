@@ -20,6 +20,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
 use std::os::raw::c_int;
+#[cfg(Py_GIL_DISABLED)]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The class of an object, as a number to compare or to look up.
@@ -70,10 +72,39 @@ pub fn exact_dict<'a, 'py>(obj: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, 
 
 /// Whether nothing has an object but the container that it is in and `object` itself, so that
 /// nobody sees a change of it.
+#[cfg(not(Py_GIL_DISABLED))]
 #[inline]
 pub fn is_only_in_its_place(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 2 }
+}
+
+/// The same. An object has two counts here: one of the thread that made it, which no other thread
+/// changes, and one of all others. `Py_REFCNT` adds them, and may read the one before and the other
+/// after a reference went from thread to thread. So only the thread that made the object gets a
+/// yes, as with `PyUnstable_Object_IsUniquelyReferenced`; for any other the object is copied.
+#[cfg(Py_GIL_DISABLED)]
+pub fn is_only_in_its_place(object: &Bound<'_, PyAny>) -> bool {
+    thread_local! {
+        /// This thread, as objects have it: a new one says.
+        static THREAD: usize = Python::attach(|py| maker(PyList::empty(py).as_any()));
+    }
+    fn maker(object: &Bound<'_, PyAny>) -> usize {
+        // SAFETY: the object is alive. Another thread only ever replaces one that is not this
+        // thread's by one that is not, either.
+        unsafe {
+            let field = &raw mut (*object.as_ptr()).ob_tid;
+            AtomicUsize::from_ptr(field).load(Ordering::Relaxed)
+        }
+    }
+    // SAFETY: the object is alive, and both counts are atomic. What other threads did with their
+    // references happened before they gave them back.
+    unsafe {
+        let object_ptr = object.as_ptr();
+        maker(object) == THREAD.with(|thread| *thread)
+            && (*object_ptr).ob_ref_local.load(Ordering::Relaxed) == 2
+            && (*object_ptr).ob_ref_shared.load(Ordering::Acquire) == 0
+    }
 }
 
 /// The value of an object that is exactly a bool.

@@ -529,3 +529,25 @@ def test_importing_changes_nothing() -> None:
     assert "model_dump_json" not in vars(BaseEvent)
     assert Official.encode.__module__ == "ag_ui.encoder.encoder"
     assert agui_codec.EventEncoder is not Official
+
+
+def test_it_may_be_called_while_it_is_at_work() -> None:
+    """By a finalizer, the collector's callback or a signal handler: in the same thread."""
+    native = agui_codec._native
+    calls = []
+
+    def again() -> Any:
+        calls.append(None)
+        install()
+        return patches()
+
+    patches = native.patches
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "patches", lambda: again() if not calls else patches())
+        thread = threading.Thread(target=install, daemon=True)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert Official().encode(EVENT) == FRAME
+    uninstall()
+    assert "encode_many" not in vars(Official)

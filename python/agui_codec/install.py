@@ -74,19 +74,20 @@ def install(
         _options = options
         # All are native, and run without a Python frame.
         for cls, name, method in _native.patches():
+            # The lock lets this thread in again: the collector may run an `install()` here, or an
+            # `uninstall()`, which finds only what is set already.
             if (cls, name) not in _saved:
-                _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
+                before = cls.__dict__.get(name, _ABSENT)
                 setattr(cls, name, method)
+                _saved[cls, name] = before
 
 
 def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
     global _options
     with _lock:
-        for cls, name in list(_saved):
-            value = _saved.pop((cls, name), None)
-            if value is None:
-                continue  # Undone by a call from within.
+        while _saved:
+            (cls, name), value = _saved.popitem()
             if value is _ABSENT:
                 delattr(cls, name)
             else:
