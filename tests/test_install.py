@@ -204,8 +204,20 @@ def test_wrong_arguments_are_type_errors(installed: None) -> None:
     ):
         with pytest.raises(TypeError):
             call()
+
+
+def test_signatures_are_those_of_what_is_called(installed: None) -> None:
     assert str(inspect.signature(Official.encode)) == "(self, /, event)"
-    assert "drop_raw_event" in inspect.signature(Official).parameters
+    for cls in (Official, Numbered):
+        parameters = inspect.signature(cls).parameters
+        assert list(parameters)[:2] == ["accept", "default"]
+        assert "drop_raw_event" in parameters
+    assert list(inspect.signature(Labelled).parameters) == ["label", "accept"]
+    with pytest.raises(AttributeError):
+        _ = Official().__signature__
+    agui_codec.uninstall()
+    assert list(inspect.signature(Official).parameters) == ["accept"]
+    assert "__signature__" not in vars(Official)
 
 
 # --- subclasses --------------------------------------------------------------------------------
