@@ -216,7 +216,10 @@ def test_subclasses_are_not_kept_alive() -> None:
         assert ENCODER.encode(cls(message_id="m", delta="d"))
         alive.append(weakref.ref(cls))
         del cls
+    plain = weakref.ref(type("Plain", (), {}))
     gc.collect()
+    if plain() is not None:
+        pytest.skip("this Python, 3.13 without its lock, keeps each class once a thread has run")
     assert sum(it() is not None for it in alive) == 0
 
 

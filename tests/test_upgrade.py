@@ -598,5 +598,7 @@ def test_results_and_interrupts_for_older_peers() -> None:
 @pytest.mark.parametrize("check", [downgrade_input, enforce_input])
 def test_an_input_that_is_none(check: Any) -> None:
     for wrong in ("x", 5, None):
-        with pytest.raises(TypeError, match="neither a model nor a dict"):
+        with pytest.raises(
+            TypeError, match="run_agent_input: a RunAgentInput or a dict is needed, not "
+        ):
             check(wrong)
