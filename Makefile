@@ -60,7 +60,7 @@ sanitize: ## Run the hostile tests and the stress under AddressSanitizer
 	.ci/sanitize
 
 # Options: STRESS_SECONDS (300 by default), SEED, STRESS_ONLY=1, FREE_THREADED_PYTHON.
-free-threads: ## Run the tests and the stress on a Python without its lock
+free-threads: $(NODE) ## Run the tests and the stress on a Python without its lock
 	.ci/free-threads
 
 bench: $(TOOLS) $(BUILT) ## Measure against the other codecs, on this machine

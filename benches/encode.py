@@ -10,7 +10,7 @@ from ag_ui import core
 from ag_ui.encoder import EventEncoder as OfficialEncoder
 from pydantic import TypeAdapter
 
-from agui_codec import EventEncoder, _demo
+from agui_codec import EventEncoder, _demo, install, uninstall
 from agui_codec._demo import DICT, JSON, MODEL, OFFICIAL, ORJSON, Contender, Document
 from benches.suite import ROOT, Absent, Budget
 
@@ -36,6 +36,8 @@ def documents() -> list[Document | Absent]:
         text_delta,
         _demo.encoding("text delta, dicts read from JSON", *_read_from_json(_demo.text_deltas())),
         construct_and_encode(),
+        _demo.encoding("text delta, of a subclass", subclass_deltas()),
+        encoder_for_each_event(),
         _demo.encoding("tool args", tool_args()),
         messages,
         state,
@@ -57,6 +59,35 @@ def tool_args() -> list[core.BaseEvent]:
         core.ToolCallArgsEvent(tool_call_id="call_9S1GLOzvKHb9", delta=arguments[at : at + size])
         for at in range(0, len(arguments), size)
     ]
+
+
+class Chunk(core.TextMessageContentEvent):
+    """As integrations derive from events, to name them."""
+
+
+def subclass_deltas() -> list[core.BaseEvent]:
+    """The text deltas as a class derived from theirs, which adds nothing to what is written."""
+    return [Chunk(message_id=_demo.MESSAGE_ID, delta=delta) for delta in _demo.tokens()]
+
+
+def encoder_for_each_event() -> Document:
+    """As some integrations do: an encoder of the official class for each event, under install()."""
+    # So many that install() itself counts for little.
+    events = _demo.text_deltas() * 20
+
+    def texts() -> Iterator[str]:
+        for event in events:
+            yield OfficialEncoder().encode(event)
+
+    def installed() -> Iterator[str]:
+        install()
+        try:
+            yield from texts()
+        finally:
+            uninstall()
+
+    contenders = [Contender(OFFICIAL, texts), Contender("agui_codec, installed", installed)]
+    return Document("text delta, an encoder for each", len(events), contenders)
 
 
 def construct_and_encode() -> Document:

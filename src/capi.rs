@@ -13,14 +13,15 @@ mod lent;
 pub use call::{Arguments, Function, Method, function, method};
 #[cfg(debug_assertions)]
 pub use lent::epoch::count_frames;
-pub use lent::{Lent, walk, walk_all, walk_list};
+pub use lent::{Lent, copy_list, list_items, walk, walk_all, walk_list};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, ffi};
 use std::os::raw::c_int;
+#[cfg(Py_GIL_DISABLED)]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The class of an object, as a number to compare or to look up.
@@ -34,6 +35,14 @@ pub fn type_key(obj: &Bound<'_, PyAny>) -> usize {
 #[inline]
 pub fn class_key(class: &Bound<'_, PyType>) -> usize {
     class.as_ptr() as usize
+}
+
+/// Whether the class with one key is the class with the other, or derives from it.
+#[inline]
+pub fn is_subtype(class: usize, base: usize) -> bool {
+    // SAFETY: both are addresses of live type objects; see `type_version`. Looks at the classes'
+    // bases, and runs no Python code.
+    unsafe { ffi::PyType_IsSubtype(class as *mut _, base as *mut _) != 0 }
 }
 
 /// Whether `obj` is exactly an instance of the class with this key, subclasses excluded.
@@ -63,10 +72,39 @@ pub fn exact_dict<'a, 'py>(obj: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, 
 
 /// Whether nothing has an object but the container that it is in and `object` itself, so that
 /// nobody sees a change of it.
+#[cfg(not(Py_GIL_DISABLED))]
 #[inline]
 pub fn is_only_in_its_place(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the object is alive.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 2 }
+}
+
+/// The same. An object has two counts here: one of the thread that made it, which no other thread
+/// changes, and one of all others. `Py_REFCNT` adds them, and may read the one before and the other
+/// after a reference went from thread to thread. So only the thread that made the object gets a
+/// yes, as with `PyUnstable_Object_IsUniquelyReferenced`; for any other the object is copied.
+#[cfg(Py_GIL_DISABLED)]
+pub fn is_only_in_its_place(object: &Bound<'_, PyAny>) -> bool {
+    thread_local! {
+        /// This thread, as objects have it: a new one says.
+        static THREAD: usize = Python::attach(|py| maker(PyList::empty(py).as_any()));
+    }
+    fn maker(object: &Bound<'_, PyAny>) -> usize {
+        // SAFETY: the object is alive. Another thread only ever replaces one that is not this
+        // thread's by one that is not, either.
+        unsafe {
+            let field = &raw mut (*object.as_ptr()).ob_tid;
+            AtomicUsize::from_ptr(field).load(Ordering::Relaxed)
+        }
+    }
+    // SAFETY: the object is alive, and both counts are atomic. What other threads did with their
+    // references happened before they gave them back.
+    unsafe {
+        let object_ptr = object.as_ptr();
+        maker(object) == THREAD.with(|thread| *thread)
+            && (*object_ptr).ob_ref_local.load(Ordering::Relaxed) == 2
+            && (*object_ptr).ob_ref_shared.load(Ordering::Acquire) == 0
+    }
 }
 
 /// The value of an object that is exactly a bool.
@@ -452,10 +490,10 @@ pub fn list_from<'py>(
     }
 }
 
-/// The item of a list at `index`, if the list reaches there.
+/// The item of a list at `index`, if the list reaches there and C code has set it.
 #[inline]
 pub fn list_get<'py>(list: &Bound<'py, PyList>, index: usize) -> Option<Bound<'py, PyAny>> {
-    with_critical_section(list, || {
+    lent::within(list, || {
         if index >= list.len() {
             return None;
         }
@@ -463,7 +501,7 @@ pub fn list_get<'py>(list: &Bound<'py, PyList>, index: usize) -> Option<Bound<'p
         // A list owns its items; a strong reference is taken.
         unsafe {
             let item = ffi::PyList_GET_ITEM(list.as_ptr(), index.cast_signed());
-            Some(Bound::from_borrowed_ptr(list.py(), item))
+            Bound::from_borrowed_ptr_or_opt(list.py(), item)
         }
     })
 }
@@ -493,6 +531,14 @@ pub fn tuple_item<'a, 'py>(
     unsafe {
         let item = ffi::PyTuple_GET_ITEM(tuple.as_ptr(), index.cast_signed());
         Some(Borrowed::from_ptr(tuple.py(), item))
+    }
+}
+
+/// Removes a key that was there; code of the caller's may have taken it away since.
+pub fn discard<'py>(dict: &Bound<'py, PyDict>, key: impl IntoPyObject<'py>) -> PyResult<()> {
+    match dict.del_item(key) {
+        Err(error) if error.is_instance_of::<PyKeyError>(dict.py()) => Ok(()),
+        removed => removed,
     }
 }
 

@@ -84,6 +84,23 @@ fn in_use(object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
+/// What pydantic raised, as an error. Its walk over a dict panics when code of the caller's changes
+/// the dict meanwhile, and that panic is no `Exception`.
+#[cold]
+pub fn of_pydantic(py: Python<'_>, error: PyErr) -> PyErr {
+    if !is_panic(py, &error) {
+        return error;
+    }
+    let changed = AGUIError::new_err("a dict was changed while pydantic read it");
+    changed.set_cause(py, Some(error));
+    changed
+}
+
+pub fn is_panic(py: Python<'_>, error: &PyErr) -> bool {
+    !error.is_instance_of::<PyException>(py)
+        && error.get_type(py).name().is_ok_and(|name| name == "PanicException")
+}
+
 /// The AGUIError for an object that is not an event: neither an event model nor a dict with a type.
 #[cold]
 pub fn not_an_event(object: &Bound<'_, PyAny>) -> PyErr {

@@ -290,3 +290,21 @@ def test_the_old_client_fails_no_run_that_did_not_fail() -> None:
         "RunStartedEvent/with-input",
         "pending calls",
     }, needed
+
+
+@pytest.mark.parametrize("peer", [None, "0.0.45"])
+def test_a_list_that_shrinks_while_its_items_are_converted(peer: str | None) -> None:
+    messages: list[Any] = [{"id": "a", "role": "user", "content": "x"}]
+
+    class Emptying(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            messages.clear()
+            return str.__eq__(self, other)
+
+    parts = [{"type": "binary", "mimeType": "image/png", "data": "AA=="}]
+    messages.append({"id": "b", "role": "user", Emptying("content"): parts})
+    given = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": []}
+    output = downgrade_input(given, peer, on_deviation=lambda deviation: None)
+    assert [message["id"] for message in output["messages"]] == ["b"]

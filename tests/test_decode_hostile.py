@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -22,9 +21,10 @@ from agui_codec import (
     proto,
 )
 from conftest import on_small_stack
+from counting import instructions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SSE = "text/event-stream"
 PROTOBUF = "application/vnd.ag-ui.event+proto"
@@ -143,44 +143,51 @@ def test_deep_nesting_over_protobuf_on_a_small_stack(as_dict: bool) -> None:
 # --- work and memory -----------------------------------------------------------------------
 
 
-def seconds(work: Callable[[], None]) -> float:
-    start = time.thread_time()
-    work()
-    return time.thread_time() - start
+GROWING = """
+import json
+
+from agui_codec import EventDecoder, proto
+
+def split(stream):
+    return [stream[at : at + 64] for at in range(0, len(stream), 64)]
+
+def decode(content_type, chunks):
+    decoder = EventDecoder(content_type, as_dict=True)
+    events = 0
+    for chunk in chunks:
+        events += len(decoder.feed(chunk))
+    assert events == 1
+
+def large(size):
+    event = {"type": "STATE_SNAPSHOT", "snapshot": "x" * size}
+    text, message = json.dumps(event).encode(), proto.encode(event)
+    return {
+        "text/event-stream": b"data: " + text + b"\\n\\n",
+        "application/vnd.ag-ui.event+proto": len(message).to_bytes(4, "big") + message,
+        "application/x-ndjson": text + b"\\n",
+    }
+
+def lines(count):
+    return b'data: {"type":"RAW","event":[\\n' + b"data: 1,\\n" * count + b"data: 1]}\\n\\n"
+
+for times in (1, 4):
+    for content_type, stream in large(times << 18).items():
+        chunks = split(stream)
+        count(f"{content_type} {times}", lambda: decode(content_type, chunks))
+    chunks = split(lines(times * 20_000))
+    count(f"lines {times}", lambda: decode("text/event-stream", chunks))
+"""
 
 
-@pytest.mark.serial
-@pytest.mark.parametrize("content_type", TRANSPORTS)
-def test_work_grows_with_the_input(content_type: str) -> None:
-    """An event twice as long, in 64-byte chunks, takes about twice as long."""
-
-    def cost(size: int) -> float:
-        event = {"type": "STATE_SNAPSHOT", "snapshot": "x" * size}
-        chunks = split(framed(content_type, event), 64)
-
-        def work() -> None:
-            decoder = EventDecoder(content_type, as_dict=True)
-            assert sum(len(decoder.feed(chunk)) for chunk in chunks) == 1
-
-        return min(seconds(work) for _ in range(3))
-
-    # Quadratic work would be 4.
-    assert cost(8 << 20) / cost(4 << 20) < 3
-
-
-@pytest.mark.serial
-def test_many_lines_of_data_are_joined_in_linear_time() -> None:
-    def cost(lines: int) -> float:
-        stream = b'data: {"type":"RAW","event":[\n' + b"data: 1,\n" * lines + b"data: 1]}\n\n"
-        chunks = split(stream, 64)
-
-        def work() -> None:
-            decoder = EventDecoder(as_dict=True)
-            assert sum(len(decoder.feed(chunk)) for chunk in chunks) == 1
-
-        return min(seconds(work) for _ in range(3))
-
-    assert cost(400_000) / cost(200_000) < 3
+def test_work_grows_with_the_input() -> None:
+    """An event four times as long, or of four times as many lines, in 64-byte chunks, is four times
+    the work: quadratic work would be sixteen times."""
+    counts = instructions(GROWING)
+    assert {name.rsplit(" ", 1)[0] for name in counts} == {*TRANSPORTS, "lines"}
+    for name, count in counts.items():
+        if name.endswith(" 4"):
+            growth = count / counts[name[:-1] + "1"]
+            assert 3.5 < growth < 4.4, f"{name}: {growth:.2f}"
 
 
 def resident(*, collected: bool = True) -> int:

@@ -6,10 +6,12 @@ encoder writes it.
 
 import collections
 import copy
+import gc
 import pickle
 import warnings
+import weakref
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pydantic
 import pytest
@@ -38,7 +40,7 @@ from ag_ui.core.types import BinaryInputContent, ConfiguredBaseModel
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError
 
-from agui_codec import EventEncoder
+from agui_codec import EventEncoder, proto
 from oracle import ENCODER, assert_fast, assert_same, official_text
 from strategies import EVENT_CLASSES, Str, variants
 
@@ -150,6 +152,75 @@ def test_a_subclass_that_hides_the_slot_of_the_extras() -> None:
     event = content(foo=1)
     event.__class__ = WithAttribute
     assert_same(event)
+
+
+# --- subclasses that add nothing to what is written ---------------------------------------------
+
+
+class Plain(TextMessageContentEvent):
+    pass
+
+
+class PlainAgain(Plain):
+    """With what is not on the wire."""
+
+    kind: ClassVar[str] = "mine"
+
+    def shout(self) -> str:
+        return self.delta.upper()
+
+    @property
+    def size(self) -> int:
+        return len(self.delta)
+
+
+class Mixin:
+    def whisper(self) -> str:
+        return "..."
+
+
+class PlainWithMixin(Mixin, TextMessageContentEvent):
+    pass
+
+
+@pytest.mark.parametrize("cls", [Plain, PlainAgain, PlainWithMixin], ids=lambda cls: cls.__name__)
+def test_a_subclass_that_adds_nothing_is_as_fast_as_its_base(
+    cls: type[TextMessageContentEvent],
+) -> None:
+    event = cls(message_id="m", delta="d", raw_event={"a": 1}, foo=None)
+    base = TextMessageContentEvent(message_id="m", delta="d", raw_event={"a": 1}, foo=None)
+    assert_fast(event)
+    assert assert_same(event).result == official_text(base)
+    assert proto.encode(event) == proto.encode(base)
+
+
+def test_a_subclass_that_changes_is_looked_at_anew() -> None:
+    class Changing(TextMessageContentEvent):
+        pass
+
+    event = Changing(message_id="m", delta="d")
+    assert_fast(event)
+    Changing.model_dump_json = lambda self, **arguments: "own"  # type: ignore[method-assign,assignment]
+    assert ENCODER.encode(event) == "data: own\n\n"
+    del Changing.model_dump_json
+    assert_fast(event)
+    for number in range(40):
+        Changing.note = number  # type: ignore[attr-defined]
+        assert ENCODER.encode(event) == official_text(event)
+
+
+def test_subclasses_are_not_kept_alive() -> None:
+    alive = []
+    for _ in range(200):
+        cls = type("Passing", (TextMessageContentEvent,), {"__module__": __name__})
+        assert ENCODER.encode(cls(message_id="m", delta="d"))
+        alive.append(weakref.ref(cls))
+        del cls
+    plain = weakref.ref(type("Plain", (), {}))
+    gc.collect()
+    if plain() is not None:
+        pytest.skip("this Python, 3.13 without its lock, keeps each class once a thread has run")
+    assert sum(it() is not None for it in alive) == 0
 
 
 class Foreign(BaseModel):

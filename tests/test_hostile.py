@@ -99,6 +99,163 @@ def test_compaction_walks_a_list_that_another_thread_changes() -> None:
     """)
 
 
+def test_ids_that_compare_by_python_code() -> None:
+    """A call that has ended is forgotten, whatever its id says of itself."""
+    in_a_process_of_its_own("""
+        import contextlib
+        from agui_codec import AGUIError, Compactor, EventReducer
+
+        class Evil(str):
+            __hash__ = str.__hash__
+
+            def __eq__(self, other):
+                answers[0] -= 1
+                return answers[0] > 0
+
+            def __ne__(self, other):
+                return not self == other
+
+        for count in range(8):
+            answers = [count]
+            for take in (Compactor().feed, EventReducer(on_deviation=lambda deviation: None).apply):
+                for _ in range(3):
+                    for event in (
+                        {"type": "TOOL_CALL_START", "toolCallId": Evil("c"), "toolCallName": "n"},
+                        {"type": "TOOL_CALL_ARGS", "toolCallId": Evil("c"), "delta": Evil("x")},
+                        {"type": "TOOL_CALL_END", "toolCallId": Evil("c")},
+                        {"type": "TOOL_CALL_START", "toolCallId": "d", "toolCallName": "n"},
+                        {"type": "TOOL_CALL_RESULT", "messageId": Evil("m"),
+                         "toolCallId": Evil("c"), "content": "r"},
+                        {"type": "TOOL_CALL_END", "toolCallId": "d"},
+                    ):
+                        with contextlib.suppress(AGUIError, KeyError):
+                            take(event)
+    """)
+
+
+# Each takes what `change` changes, whenever the garbage collector runs: up to Python 3.11 in the
+# middle of making a dict or a list, and on each version where a class is looked at by Python code.
+CHANGED = {
+    "make_event": "make_event(RunStartedEvent, thread_id='t', run_id='r', input=event['input'])",
+    "encode": "encoder.encode(event)",
+    "encode a payload": """encoder.encode({"type": "CUSTOM", "name": "n", "value": event})""",
+    "encode protobuf": "proto.encode(event)",
+    "encode a model": """encoder.encode(CustomEvent(name="n", value=event))""",
+    "enforce": "EventEnforcer(on_deviation=silent).feed(event)",
+    "upgrade": "LegacyUpgrader(on_deviation=silent).feed(old)",
+    "downgrade": """LegacyDowngrader(None, on_deviation=silent).feed(done)""",
+    "expand": "[expander.feed(chunk), expander.feed(done)]",
+    "verify": "EventVerifier(on_deviation=silent).feed(event)",
+    "reduce": "[(r := EventReducer(on_deviation=silent)).apply(event), r.apply(snapshot),"
+    " r.messages]",
+    "reduce to dicts": "[(r := EventReducer(as_dict=True)).apply(snapshot), r.messages, r.state]",
+    "compact": "compact_events(events)",
+    "create a patch": "create_patch(event, done)",
+    "patch": """apply_patch(event, [{"op": "copy", "from": "/input", "path": "/b"}])""",
+    "patch in place": """apply_patch(event, [{"op": "add", "path": "/b", "value": done},
+        {"op": "move", "from": "/input", "path": "/c"}, {"op": "test", "path": "/b", "value": done},
+        {"op": "remove", "path": "/b"}], in_place=True)""",
+    "a pipeline": "[(p := client_pipeline()).feed(b'data: {}'), p]",
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_is_read_may_change_whenever_the_collector_runs(name: str) -> None:
+    said = in_a_process_of_its_own(f"""
+        import gc, itertools, textwrap
+        from ag_ui.core import CustomEvent, RunStartedEvent, TextMessageContentEvent, UserMessage
+        from agui_codec import *
+        from agui_codec import proto
+        from pydantic import ValidationError
+
+        # So many changes leave a class without a version.
+        for number in range(1500):
+            for cls in (RunStartedEvent, UserMessage, TextMessageContentEvent, CustomEvent):
+                cls.touched = number
+        silent = lambda deviation: None
+        encoder, expander = EventEncoder(), ChunkExpander(on_deviation=silent)
+
+        def fresh():
+            message = {{"id": "m", "role": "user", "content": "".join(["c", "d"]),
+                "x": {{"k": [1]}}}}
+            given = {{"threadId": "t", "runId": "r", "state": {{"a": [1, {{"b": "c"}}]}},
+                "messages": [message, dict(message)], "tools": [], "context": [],
+                "forwardedProps": {{}}}}
+            event = {{"type": "RUN_STARTED", "threadId": "t", "runId": "r", "input": given}}
+            done = {{"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "usage": [],
+                "outcome": {{"type": "cancelled"}}, "metadata": {{"k": {{"l": 1}}}}}}
+            old = {{"type": "RUN_STARTED", "thread_id": "t", "run_id": "r", "input": given,
+                "title": "x"}}
+            snapshot = {{"type": "MESSAGES_SNAPSHOT", "messages": given["messages"]}}
+            chunk = {{"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "d", "zz": [1]}}
+            delta = {{"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "d"}}
+            events = [event,
+                {{"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"}},
+                *(dict(delta) for _ in range(3)),
+                *(TextMessageContentEvent(message_id="m", delta="d", x=1) for _ in range(3)),
+                {{**delta, "metadata": {{"a": 1}}, "other": 1}}, dict(delta), snapshot, done]
+            return {{name: it for name, it in locals().items()}}
+
+        def containers(value):
+            if isinstance(value, (dict, list)):
+                yield value
+                for inner in list(value.values() if isinstance(value, dict) else value):
+                    yield from containers(inner)
+
+        def change(phase, info):
+            global turn
+            turn += phase == "start"
+            if turn != when or phase == "stop":
+                return
+            for at, container in enumerate(targets):
+                if how == "clear":
+                    container.clear()
+                elif isinstance(container, dict) and how == "grow":
+                    container["".join(["new", str(at)])] = at
+                elif isinstance(container, dict):
+                    for key in list(container):
+                        if how == "replace":
+                            container[key] = "".join(["new", str(at)])
+                        elif how == "rename":
+                            container["".join([key, "x"])] = container.pop(key)
+                        else:
+                            del container[key]
+                            break
+                elif how == "grow":
+                    container.insert(0, 1)
+                elif container:
+                    container[0] = 5
+                    del container[1:]
+
+        call = compile(textwrap.dedent({CHANGED[name]!r}), "call", "eval")
+        counts = {{}}
+        changes = ("clear", "grow", "replace", "rename", "drop")
+        for how, when in itertools.product(changes, range(40)):
+            globals().update(fresh())
+            targets = [*containers(events), *containers(old), *containers(chunk)]
+            turn = 0
+            gc.callbacks.append(change)
+            gc.set_threshold(1)
+            try:
+                eval(call)
+                outcome = "result"
+            except (AGUIError, ValidationError, TypeError) as error:
+                outcome = type(error).__name__
+            except RuntimeError as error:
+                assert "changed" in str(error), error
+                outcome = "changed"
+            except (KeyError, IndexError) as error:
+                # Of Python code of the SDK or of pydantic.
+                outcome = type(error).__name__
+            finally:
+                gc.set_threshold(0)
+                gc.callbacks.clear()
+            counts[outcome] = counts.get(outcome, 0) + 1
+        print("done", counts)
+    """)
+    assert said.startswith("done")
+
+
 @pytest.mark.parametrize(
     "refused",
     [

@@ -204,8 +204,20 @@ def test_wrong_arguments_are_type_errors(installed: None) -> None:
     ):
         with pytest.raises(TypeError):
             call()
+
+
+def test_signatures_are_those_of_what_is_called(installed: None) -> None:
     assert str(inspect.signature(Official.encode)) == "(self, /, event)"
-    assert "drop_raw_event" in inspect.signature(Official).parameters
+    for cls in (Official, Numbered):
+        parameters = inspect.signature(cls).parameters
+        assert list(parameters)[:2] == ["accept", "default"]
+        assert "drop_raw_event" in parameters
+    assert list(inspect.signature(Labelled).parameters) == ["label", "accept"]
+    with pytest.raises(AttributeError):
+        _ = Official().__signature__
+    agui_codec.uninstall()
+    assert list(inspect.signature(Official).parameters) == ["accept"]
+    assert "__signature__" not in vars(Official)
 
 
 # --- subclasses --------------------------------------------------------------------------------
@@ -529,3 +541,25 @@ def test_importing_changes_nothing() -> None:
     assert "model_dump_json" not in vars(BaseEvent)
     assert Official.encode.__module__ == "ag_ui.encoder.encoder"
     assert agui_codec.EventEncoder is not Official
+
+
+def test_it_may_be_called_while_it_is_at_work() -> None:
+    """By a finalizer, the collector's callback or a signal handler: in the same thread."""
+    native = agui_codec._native
+    calls = []
+
+    def again() -> Any:
+        calls.append(None)
+        install()
+        return patches()
+
+    patches = native.patches
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "patches", lambda: again() if not calls else patches())
+        thread = threading.Thread(target=install, daemon=True)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert Official().encode(EVENT) == FRAME
+    uninstall()
+    assert "encode_many" not in vars(Official)

@@ -104,6 +104,28 @@ def test_sdist_builds_from_its_own_contents(tmp_path: Path) -> None:
     assert_works(wheel, tmp_path)
 
 
+def test_an_sdk_that_is_too_old_is_named() -> None:
+    script = """
+import importlib.metadata, ag_ui.core.events
+type.__delattr__(ag_ui.core.events.ConfiguredBaseModel, "_omit_fields_without_value")
+importlib.metadata.version = lambda name: {"ag-ui-protocol": "0.1.15"}[name]
+try:
+    import agui_codec
+except ImportError as error:
+    assert isinstance(error.__cause__, KeyError)
+    print(error)
+"""
+    needed = next(
+        line.split('"')[1].removeprefix("ag-ui-protocol")
+        for line in (ROOT / "pyproject.toml").read_text("utf-8").splitlines()
+        if line.startswith("dependencies")
+    )
+    assert run(sys.executable, "-c", script).strip() == (
+        f"agui_codec needs ag-ui-protocol {needed}, and cannot read the classes of version 0.1.15, "
+        "which is installed"
+    )
+
+
 def test_importing_the_package_loads_little_more_than_the_sdk() -> None:
     code = (
         "import sys, ag_ui.core; before = set(sys.modules); import agui_codec; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import doctest
 import functools
 import gc
@@ -558,3 +559,25 @@ def test_models_of_a_stream_are_those_of_the_sdk() -> None:
 def test_a_callback_is_callable(make: Callable[..., object]) -> None:
     with pytest.raises(TypeError, match="a callable is required, not 'int'"):
         make(on_deviation=5)
+
+
+def test_a_dict_that_changes_while_a_model_is_made_of_it() -> None:
+    messages = [{"id": str(at), "role": "user", "content": "c"} for at in range(9)]
+    events: list[dict[str, Any]] = []
+
+    def change(_phase: str, _info: dict[str, int]) -> None:
+        for event in events:
+            event[f"more{len(event)}"] = 1
+
+    before = gc.get_threshold()
+    gc.callbacks.append(change)
+    gc.set_threshold(1)
+    try:
+        for _ in range(50):
+            events[:] = [{"type": "MESSAGES_SNAPSHOT", "messages": messages, "metadata": {"a": 1}}]
+            # Of pydantic, which then reads the dict.
+            with contextlib.suppress(ValueError, RuntimeError):
+                Pipeline(as_models=True).feed(events[0])
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(change)

@@ -593,3 +593,12 @@ def test_results_and_interrupts_for_older_peers() -> None:
     newer = LegacyDowngrader("1.0")
     assert newer.feed(result)[0] is result
     assert newer.feed(finished)[0] is finished
+
+
+@pytest.mark.parametrize("check", [downgrade_input, enforce_input])
+def test_an_input_that_is_none(check: Any) -> None:
+    for wrong in ("x", 5, None):
+        with pytest.raises(
+            TypeError, match="run_agent_input: a RunAgentInput or a dict is needed, not "
+        ):
+            check(wrong)

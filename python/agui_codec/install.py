@@ -1,5 +1,6 @@
 """Putting this package in the place of the official encoder, without touching its users."""
 
+import inspect
 import threading
 from typing import Any
 
@@ -10,7 +11,8 @@ from agui_codec.encoder import EventEncoder
 
 __all__ = ["install", "uninstall"]
 
-_lock = threading.Lock()
+# Setting an attribute may run the garbage collector, and so code that calls us again.
+_lock = threading.RLock()
 # While installed: what the classes had under each name that was set, or _ABSENT.
 _saved: dict[tuple[type, str], Any] = {}
 _ABSENT = object()
@@ -26,6 +28,20 @@ def _init(self: Any, accept: object = None, **options: Any) -> None:
     # The official encoder takes no notice of the argument; what is no header asks nothing.
     header = accept if isinstance(accept, str) else None
     self._agui_codec = EventEncoder(header, **{**_options, **options})
+
+
+class _Signature:
+    """``__signature__`` of the official class: its arguments while installed.
+
+    From Python 3.13 on, `inspect` binds ``__init__`` to the class, which a native method refuses.
+    """
+
+    def __get__(self, instance: object, owner: Any) -> inspect.Signature:
+        ours = owner.__init__ is vars(_Official)["__init__"] and owner.__new__ is object.__new__
+        if instance is not None or not ours:
+            raise AttributeError("__signature__")
+        _self, *parameters = inspect.signature(owner.__init__).parameters.values()
+        return inspect.Signature(parameters)
 
 
 def install(
@@ -71,23 +87,25 @@ def install(
     with _lock:
         _native.set_installed(**options)
         _options = options
-        if _saved:
-            return
-        # All are native, and run without a Python frame.
-        for cls, name, method in _native.patches():
-            _saved[cls, name] = cls.__dict__.get(name, _ABSENT)
-            setattr(cls, name, method)
+        # The methods are native, and run without a Python frame.
+        for cls, name, value in (*_native.patches(), (_Official, "__signature__", _Signature())):
+            # The lock lets this thread in again: the collector may run an `install()` here, or an
+            # `uninstall()`, which finds only what is set already.
+            if (cls, name) not in _saved:
+                before = cls.__dict__.get(name, _ABSENT)
+                setattr(cls, name, value)
+                _saved[cls, name] = before
 
 
 def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
     global _options
     with _lock:
-        for (cls, name), value in _saved.items():
+        while _saved:
+            (cls, name), value = _saved.popitem()
             if value is _ABSENT:
                 delattr(cls, name)
             else:
                 setattr(cls, name, value)
-        _saved.clear()
         _native.set_installed(**_NO_OPTIONS)
         _options = _NO_OPTIONS

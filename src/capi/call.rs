@@ -76,6 +76,15 @@ impl<'a, 'py> Arguments<'a, 'py> {
         all.pass_on(callable, 0)
     }
 
+    /// Arguments that all have a name, one of `names` for each value.
+    pub fn by_name(
+        names: &'a Bound<'py, PyTuple>,
+        values: &'a [Borrowed<'a, 'py, PyAny>],
+    ) -> Option<Self> {
+        let (py, fits) = (names.py(), names.len() == values.len());
+        fits.then(|| Self { values, positional: 0, names: Some(names.as_borrowed()), py })
+    }
+
     /// Calls `callable` with these arguments but the first `skip` positional ones.
     ///
     /// References that were dropped on the way here are released: `PyO3` keeps those of a thread

@@ -9,9 +9,10 @@
 //! - builds with debug assertions count the frames that Python evaluates, and panic where a
 //!   reference is used after one.
 //!
-//! A critical section ends early when the thread waits for another one. Whatever goes on to another
-//! container needs the strong reference that it takes ([`Lent::own`]); the walk itself asks the
-//! container for each item anew.
+//! A critical section may end early, when the thread enters another one. So a walk inside a walk
+//! ends what the outer one has lent, which debug builds check on every Python. Whatever goes on to
+//! another container needs the strong reference that it takes ([`Lent::own`]); the walk itself asks
+//! the container for each item anew.
 
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
@@ -61,13 +62,23 @@ impl<'py> Lent<'_, 'py> {
     /// Whether it is this very object.
     #[inline]
     pub fn is<T>(self, other: &Bound<'_, T>) -> bool {
-        self.object.as_ptr() == other.as_ptr()
+        self.read(|object| object.is(other))
     }
 
     #[inline]
     pub fn is_none(self) -> bool {
         self.read(PyAnyMethods::is_none)
     }
+}
+
+/// Holds the critical section of a container.
+#[inline]
+pub fn within<R>(container: &Bound<'_, PyAny>, work: impl FnOnce() -> R) -> R {
+    with_critical_section(container, || {
+        #[cfg(debug_assertions)]
+        epoch::advance();
+        work()
+    })
 }
 
 /// An entry of a dict.
@@ -79,7 +90,7 @@ pub fn walk<'py, R>(
     dict: &Bound<'py, PyDict>,
     look: impl for<'a> FnOnce(DictIter<'a, 'py>) -> R,
 ) -> R {
-    with_critical_section(dict, || look(DictIter::new(dict)))
+    within(dict, || look(DictIter::new(dict)))
 }
 
 /// The entries of a dict, in order.
@@ -170,7 +181,7 @@ pub fn walk_all<'py, R, const N: usize>(
     dict: &Bound<'py, PyDict>,
     look: impl for<'a> FnOnce([Entry<'a, 'py>; N]) -> Option<R>,
 ) -> Option<R> {
-    with_critical_section(dict, || {
+    within(dict, || {
         if dict.len() != N {
             return None;
         }
@@ -201,10 +212,11 @@ pub fn walk_list<'py, R>(
     list: &Bound<'py, PyList>,
     look: impl for<'a> FnOnce(ListIter<'a, 'py>) -> R,
 ) -> R {
-    with_critical_section(list, || look(ListIter { list, index: 0, len: list.len() }))
+    within(list, || look(ListIter { list, index: 0, len: list.len() }))
 }
 
-/// The items of a list, up to where it ends when that is reached.
+/// The items of a list, up to where it ends when that is reached, or to one that C code, which is
+/// making the list, has not set yet.
 pub struct ListIter<'a, 'py> {
     list: &'a Bound<'py, PyList>,
     index: usize,
@@ -232,13 +244,37 @@ impl<'a, 'py> Iterator for ListIter<'a, 'py> {
         unsafe {
             let item = ffi::PyList_GET_ITEM(self.list.as_ptr(), self.index.cast_signed());
             self.index += 1;
-            Some(Lent::new(self.list.py(), item))
+            (!item.is_null()).then(|| Lent::new(self.list.py(), item))
         }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len.saturating_sub(self.index), None)
     }
 }
 
+/// The items of a list as they are at one moment.
+#[inline]
+pub fn list_items<'py>(list: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
+    walk_list(list, |items| items.map(Lent::own).collect())
+}
+
+/// A new list of the first `len` items of a list, or of all if it has fewer.
+///
+/// Making it may run the garbage collector before Python 3.12, and Python's own copies of a list
+/// take its length before that: a finalizer that shortens the list makes them read beyond its end.
+#[inline]
+pub fn copy_list<'py>(list: &Bound<'py, PyList>, len: usize) -> PyResult<Bound<'py, PyList>> {
+    if cfg!(Py_3_12) {
+        return Ok(list.get_slice(0, len));
+    }
+    let mut items = walk_list(list, |items| items.take(len).map(Lent::own).collect());
+    super::list_from(list.py(), &mut items, 0)
+}
+
 /// How many frames Python has evaluated in this thread, by a hook that is there in builds with debug
-/// assertions alone.
+/// assertions alone, and how many walks were begun.
 #[cfg(debug_assertions)]
 pub mod epoch {
     use pyo3::ffi;
@@ -255,13 +291,20 @@ pub mod epoch {
         EPOCH.get()
     }
 
+    pub fn advance() {
+        EPOCH.set(EPOCH.get() + 1);
+    }
+
     pub fn check(lent: Epoch) {
-        assert!(lent == now(), "a lent reference was used after Python code had run");
+        assert!(
+            lent == now(),
+            "a lent reference was used after Python code had run, or in a walk inside its own"
+        );
     }
 
     #[cfg(not(windows))]
     mod hook {
-        use super::{EPOCH, c_int, ffi};
+        use super::{advance, c_int, ffi};
 
         type Frame = *mut std::ffi::c_void;
         type Evaluate =
@@ -284,7 +327,7 @@ pub mod epoch {
             frame: Frame,
             throw: c_int,
         ) -> *mut ffi::PyObject {
-            EPOCH.set(EPOCH.get() + 1);
+            advance();
             // SAFETY: the arguments of CPython's own function of this form (PEP 523), passed on.
             unsafe { _PyEval_EvalFrameDefault(thread, frame, throw) }
         }

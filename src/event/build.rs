@@ -8,13 +8,15 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyType};
 use std::ffi::CStr;
 
 use super::plan::{Bounds, Plan, Shape, Spelling, validator};
 use super::registry::{Registry, registry};
+use super::subclass::made_like;
 use super::view::Surprise;
 use crate::capi::{self, Arguments, Function};
+use crate::errors::of_pydantic;
 
 /// A model in the making.
 pub struct Builder<'py> {
@@ -123,6 +125,12 @@ impl<'py> Builder<'py> {
     }
 
     pub fn finish(self) -> Result<Bound<'py, PyAny>, Surprise> {
+        let class = self.plan.class.bind(self.fields.py());
+        self.finish_as(class)
+    }
+
+    /// An instance of a class that is made as that of the plan is.
+    fn finish_as(self, class: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>, Surprise> {
         let py = self.fields.py();
         if self.plan.no_default & !self.seen != 0 {
             return Err(Surprise);
@@ -140,7 +148,7 @@ impl<'py> Builder<'py> {
             (registry.fields_set.bind(py), given.as_any()),
             (registry.private.bind(py), &none),
         ];
-        Ok(capi::new_model(self.plan.class.bind(py), &self.fields, slots)?)
+        Ok(capi::new_model(class, &self.fields, slots)?)
     }
 }
 
@@ -253,9 +261,16 @@ pub fn model<'py>(
 ) -> Result<Bound<'py, PyAny>, Surprise> {
     let mut builder = Builder::new(dict.py(), plan)?;
     let mut expected = 0;
-    for (key, value) in dict.iter() {
-        builder.entry(&key, &value, &mut expected)?;
-    }
+    capi::walk(dict, |mut items| {
+        while let Some((key, value)) = items.next() {
+            // Making an object and looking at a class may run Python code.
+            builder.entry(&key.own(), &value.own(), &mut expected)?;
+            if !items.unchanged() {
+                return Err(Surprise);
+            }
+        }
+        Ok(())
+    })?;
     builder.finish()
 }
 
@@ -265,17 +280,27 @@ pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, 
     if spelling == Spelling::Wire {
         return Ok(dict.into_any());
     }
-    let py = dict.py();
     let registry = registry();
-    let kind =
-        capi::dict_get(&dict, registry.type_key.bind(py)).and_then(|kind| registry.kind(&kind));
+    let kind = capi::dict_get(&dict, registry.type_key.bind(dict.py()))
+        .and_then(|kind| registry.kind(&kind));
     let plan = kind.and_then(|kind| registry.event(Some(kind))).filter(|plan| plan.is_current());
     if let Some(plan) = plan
         && let Ok(model) = model(&dict, plan)
     {
         return Ok(model);
     }
-    validator(py, "Event")?.call_method1(intern!(py, "validate_python"), (dict,))
+    officially(&dict, "Event")
+}
+
+/// What the official validator of `official`, a name in `ag_ui.core`, makes of a wire dict.
+#[cold]
+pub fn officially<'py>(
+    dict: &Bound<'py, PyDict>,
+    official: &'static str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = dict.py();
+    let validated = validator(py, official)?.call_method1(intern!(py, "validate_python"), (dict,));
+    validated.map_err(|error| of_pydantic(py, error))
 }
 
 /// The model of a plan that a dict with the keys of the wire describes, by the official validator
@@ -290,7 +315,9 @@ pub fn validated<'py>(
     {
         return Ok(model);
     }
-    plan.class.bind(dict.py()).call_method1(intern!(dict.py(), "model_validate"), (dict,))
+    let py = dict.py();
+    let validated = plan.class.bind(py).call_method1(intern!(py, "model_validate"), (dict,));
+    validated.map_err(|error| of_pydantic(py, error))
 }
 
 /// `make_event`, of which [`DOC`](Function::DOC) says more.
@@ -317,8 +344,10 @@ Raises:
     #[inline]
     fn call<'py>(arguments: &Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let [cls] = arguments.positional() else { return Err(not_one(arguments)) };
-        if let Some(plan) = registry().plan(cls.as_ptr() as usize)
-            && let Ok(event) = named(cls.py(), plan, arguments)
+        if let Ok(class) = cls.cast::<PyType>()
+            && let Some(plan) =
+                registry().plan(capi::class_key(&class)).or_else(|| made_like(&class))
+            && let Ok(event) = named(&class, plan, arguments)
         {
             return Ok(event);
         }
@@ -326,19 +355,19 @@ Raises:
     }
 }
 
-/// The model of `plan` with the named arguments.
+/// The instance of `class`, which is that of the plan or like it, with the named arguments.
 #[inline]
 fn named<'py>(
-    py: Python<'py>,
+    class: &Bound<'py, PyType>,
     plan: &'static Plan,
     arguments: &Arguments<'_, 'py>,
 ) -> Result<Bound<'py, PyAny>, Surprise> {
-    let mut builder = Builder::new(py, plan)?;
+    let mut builder = Builder::new(class.py(), plan)?;
     let mut expected = 0;
     for (key, value) in arguments.named() {
         builder.entry(&key, &value, &mut expected)?;
     }
-    builder.finish()
+    builder.finish_as(class)
 }
 
 /// As Python says it of a function of its own.

@@ -8,6 +8,7 @@ mod kind;
 pub mod plan;
 mod refusal;
 mod registry;
+mod subclass;
 mod view;
 
 pub use glance::{Glance, look};
@@ -19,4 +20,5 @@ pub use plan::{
 };
 pub use refusal::Refusal;
 pub use registry::{Registry, protocol_version, registry};
+pub use subclass::plan_like;
 pub use view::{Entry, Surprise, View};

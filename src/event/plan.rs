@@ -187,7 +187,7 @@ impl Plan {
 
     /// Whether the SDK's serializer leaves out what this plan does: it asks the class, which keeps
     /// the answer as an attribute.
-    fn omits_as_learned(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
+    pub(super) fn omits_as_learned(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
         let keys = class.call_method0(intern!(class.py(), "_omittable_keys"))?;
         let keys: HashSet<String> = keys.extract()?;
         let ours = self.fields.iter().filter(|field| field.omit_none);
@@ -318,14 +318,14 @@ pub enum Spelling {
 
 /// Whether `class.model_dump_json` is pydantic's own (or the one that `install()` puts there,
 /// which calls it).
-fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
+pub(super) fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = class.py();
     let own = class.getattr(intern!(py, "model_dump_json"))?;
     Ok(own.is(model_dump_json(py)?) || OURS.get(py).is_some_and(|ours| own.is(ours)))
 }
 
 /// Whether `class.__init__` is pydantic's own.
-fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
+pub(super) fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     static OFFICIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = class.py();
     let official = OFFICIAL.get_or_try_init(py, || {
@@ -361,14 +361,14 @@ pub fn base_model(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     BASE_MODEL.import(py, "pydantic", "BaseModel")
 }
 
-type Schema<'py> = Bound<'py, PyDict>;
+pub(super) type Schema<'py> = Bound<'py, PyDict>;
 
 /// Why a class has no plan.
 fn unknown(what: &str) -> PyErr {
     PyValueError::new_err(what.to_owned())
 }
 
-fn get<'py>(schema: &Schema<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn get<'py>(schema: &Schema<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
     schema.get_item(key)?.ok_or_else(|| unknown(key))
 }
 
@@ -378,6 +378,29 @@ fn get_str(schema: &Schema<'_>, key: &str) -> PyResult<String> {
 
 fn truthy(schema: &Schema<'_>, key: &str) -> PyResult<bool> {
     schema.get_item(key)?.map_or(Ok(false), |value| value.is_truthy())
+}
+
+/// The model that a schema is of, and the shared parts by their `ref`.
+pub(super) fn root<'py>(schema: &Schema<'py>) -> PyResult<(Schema<'py>, Bound<'py, PyDict>)> {
+    let definitions = PyDict::new(schema.py());
+    if get_str(schema, "type")? != "definitions" {
+        return Ok((schema.clone(), definitions));
+    }
+    for definition in get(schema, "definitions")?.try_iter()? {
+        let definition = definition?;
+        definitions.set_item(definition.get_item("ref")?, definition)?;
+    }
+    let model = resolve(get(schema, "schema")?.cast_into::<PyDict>()?, &definitions)?;
+    Ok((model, definitions))
+}
+
+/// The node itself, or what it refers to.
+fn resolve<'py>(schema: Schema<'py>, definitions: &Bound<'py, PyDict>) -> PyResult<Schema<'py>> {
+    if get_str(&schema, "type")? != "definition-ref" {
+        return Ok(schema);
+    }
+    let target = definitions.get_item(get(&schema, "schema_ref")?)?;
+    Ok(target.ok_or_else(|| unknown("schema_ref"))?.cast_into::<PyDict>()?)
 }
 
 /// Refuses a schema node with a key that is not in `known`.
@@ -430,24 +453,13 @@ impl<'a, 'py> Learner<'a, 'py> {
     }
 
     fn root(&mut self, class: &Bound<'py, PyType>, schema: &Schema<'py>) -> PyResult<Plan> {
-        if get_str(schema, "type")? == "definitions" {
-            for definition in get(schema, "definitions")?.try_iter()? {
-                let definition = definition?;
-                self.definitions.set_item(definition.get_item("ref")?, definition)?;
-            }
-            let inner = get(schema, "schema")?.cast_into::<PyDict>()?;
-            let inner = self.resolve(inner)?;
-            return self.plan(class, &inner);
-        }
-        self.plan(class, schema)
+        let (model, definitions) = root(schema)?;
+        self.definitions = definitions;
+        self.plan(class, &model)
     }
 
     fn resolve(&self, schema: Schema<'py>) -> PyResult<Schema<'py>> {
-        if get_str(&schema, "type")? != "definition-ref" {
-            return Ok(schema);
-        }
-        let target = self.definitions.get_item(get(&schema, "schema_ref")?)?;
-        Ok(target.ok_or_else(|| unknown("schema_ref"))?.cast_into::<PyDict>()?)
+        resolve(schema, &self.definitions)
     }
 
     fn plan(&mut self, class: &Bound<'py, PyType>, schema: &Schema<'py>) -> PyResult<Plan> {

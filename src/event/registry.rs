@@ -20,7 +20,7 @@ pub struct Registry {
     /// The event class of each kind.
     events: [&'static Cell; EventKind::COUNT],
     /// What all events have: the plan of events of a type that the SDK does not know.
-    base_event: &'static Cell,
+    pub(super) base_event: &'static Cell,
     kinds: PointerMap<EventKind>,
     /// The `type` of each kind, interned.
     names: Vec<Py<PyString>>,
@@ -58,12 +58,38 @@ pub fn protocol_version() -> Option<&'static str> {
     registry().protocol_version.as_deref()
 }
 
+/// What of `ag-ui-protocol` this package is made for, as pyproject.toml says it.
+const NEEDED: &str = ">=1.0,<2";
+
+/// Classes that are not as expected are those of another SDK; that it is missing says itself.
+#[cold]
+fn unknown_sdk(py: Python<'_>, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PyImportError>(py) {
+        return error;
+    }
+    let found = py.import("importlib.metadata").and_then(|metadata| {
+        metadata.call_method1("version", ("ag-ui-protocol",))?.extract::<String>()
+    });
+    let found = found.map_or("an unknown version".to_owned(), |found| format!("version {found}"));
+    let text = format!(
+        "agui_codec needs ag-ui-protocol {NEEDED}, and cannot read the classes of {found}, \
+         which is installed"
+    );
+    let unknown = PyImportError::new_err(text);
+    unknown.set_cause(py, Some(error));
+    unknown
+}
+
 impl Registry {
     /// Learns the SDK's classes. Called when the module is imported.
     pub fn fill(py: Python<'_>) -> PyResult<()> {
         if REGISTRY.get().is_some() {
             return Ok(());
         }
+        Self::learn(py).map_err(|error| unknown_sdk(py, error))
+    }
+
+    fn learn(py: Python<'_>) -> PyResult<()> {
         let core = py.import("ag_ui.core.events")?;
         let base = core.getattr("ConfiguredBaseModel")?.cast_into::<PyType>()?;
         let event_type = core.getattr("EventType")?;

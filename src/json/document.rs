@@ -9,7 +9,7 @@ use super::writer::{Stop, Writer};
 use super::{MAX_DEPTH, official};
 use crate::capi;
 use crate::errors::{Fault, not_an_event_reason};
-use crate::event::registry;
+use crate::event::{plan_like, registry};
 
 /// How an encoder was asked to write.
 #[derive(Default)]
@@ -37,10 +37,13 @@ pub fn write_event<'py>(
     if let Ok(dict) = event.cast::<PyDict>() {
         return write_wire(writer, dict, options).map_err(|fault| fault.into_encode_error(py));
     }
-    if event.is_instance_of::<PyType>() || !event.hasattr(intern!(py, "model_dump_json"))? {
+    // A class has the function, but is no event.
+    let is_class = event.is_instance_of::<PyType>();
+    let dump = event.getattr_opt(intern!(py, "model_dump_json"))?.filter(|_| !is_class);
+    let Some(dump) = dump else {
         return Err(Fault::new(not_an_event_reason(event)).into_encode_error(py));
-    }
-    let text = official::document(event, options)?;
+    };
+    let text = official::document(event, dump, options)?;
     let text = text.to_str()?;
     writer.ascii &= text.is_ascii();
     writer.bytes.extend_from_slice(text.as_bytes());
@@ -50,7 +53,8 @@ pub fn write_event<'py>(
 /// Appends a model, if it holds only what this crate knows how to write; else nothing.
 #[inline]
 pub fn write_model(writer: &mut Writer, event: &Bound<'_, PyAny>) -> bool {
-    let Some(plan) = registry().plan(capi::type_key(event)) else { return false };
+    let plan = registry().plan(capi::type_key(event)).or_else(|| plan_like(event));
+    let Some(plan) = plan else { return false };
     let start = writer.bytes.len();
     let written = writer.model(event, plan).is_ok();
     if !written {

@@ -9,32 +9,33 @@ use std::sync::{Mutex, PoisonError};
 use super::document::Options;
 use super::stack;
 use crate::capi;
-use crate::errors::{Fault, Step};
+use crate::errors::{Fault, Step, is_panic};
 use crate::event::registry;
 
-/// What `event.model_dump_json(by_alias=True)` answers or raises.
+/// What `event.model_dump_json(by_alias=True)` answers or raises; `dump` is that method.
 pub fn document<'py>(
     event: &Bound<'py, PyAny>,
+    mut dump: Bound<'py, PyAny>,
     options: &Options<'py>,
 ) -> PyResult<Bound<'py, PyString>> {
     let py = event.py();
-    let arguments = PyDict::new(py);
-    arguments.set_item(intern!(py, "by_alias"), true)?;
+    let bare = if options.drop_raw_event { without_raw_event(event)? } else { None };
+    if let Some(bare) = &bare {
+        dump = bare.getattr(intern!(py, "model_dump_json"))?;
+    }
+    let event = bare.as_ref().unwrap_or(event);
     let hook = match &options.default {
         Some(default) => {
             let hook = Hook { default: default.clone().unbind(), raised: Mutex::new(None) };
-            let hook = Bound::new(py, hook)?;
-            arguments.set_item(intern!(py, "fallback"), &hook)?;
-            Some(hook)
+            Some(Bound::new(py, hook)?)
         }
         None => None,
     };
-    let bare = if options.drop_raw_event { without_raw_event(event)? } else { None };
-    let event = bare.as_ref().unwrap_or(event);
-    let text = stack::model_dump_json(event, &arguments).map_err(|error| {
-        let raised = hook.and_then(|hook| hook.get().raised());
-        explain(py, error, raised)
-    })?;
+    let text =
+        stack::dump_json(event, dump, hook.as_ref().map(Bound::as_any)).map_err(|error| {
+            let raised = hook.and_then(|hook| hook.get().raised());
+            explain(py, error, raised)
+        })?;
     text.cast_into::<PyString>().map_err(|error| {
         PyTypeError::new_err(format!("model_dump_json of {}: {error}", type_name(event)))
     })
@@ -90,11 +91,6 @@ fn explain(py: Python<'_>, error: PyErr, raised: Option<PyErr>) -> PyErr {
     }
 }
 
-fn is_panic(py: Python<'_>, error: &PyErr) -> bool {
-    !error.is_instance_of::<PyException>(py)
-        && error.get_type(py).name().is_ok_and(|name| name == "PanicException")
-}
-
 /// The cause of an error that pydantic raised: what the user's hook did, if there is one.
 #[cold]
 pub fn cause_of(py: Python<'_>, error: PyErr, options: &Options<'_>) -> PyErr {
@@ -146,8 +142,9 @@ fn in_event(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<String>
     arguments.set_item(intern!(py, "name"), intern!(py, ""))?;
     arguments.set_item(intern!(py, "value"), value)?;
     let event = registry().custom_event.bind(py).call((), Some(&arguments))?;
-    let text =
-        document(&event, &Options { default: options.default.clone(), ..Options::default() })?;
+    let dump = event.getattr(intern!(py, "model_dump_json"))?;
+    let options = Options { default: options.default.clone(), ..Options::default() };
+    let text = document(&event, dump, &options)?;
     let json = text.to_str()?;
     let inner = json.strip_prefix(r#"{"type":"CUSTOM","name":"","value":"#);
     let inner = inner.and_then(|rest| rest.strip_suffix('}'));

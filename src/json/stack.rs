@@ -4,9 +4,10 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 
-use crate::capi;
+use crate::capi::{self, Arguments};
 use crate::event::{base_model, registry};
 
 /// So many levels fit on any stack.
@@ -14,22 +15,39 @@ const SHALLOW: u32 = 16;
 /// So much is enough for all the levels.
 const ENOUGH: usize = 1 << 20;
 
-/// `event.model_dump_json(**arguments)`, on the stack of a thread of its own if this one's is too
-/// small for how deep the event nests. The context variables there are the caller's; a serializer
-/// of the user's that runs there does not see the caller's thread-local data, nor has it the
-/// caller's `RLock`s.
-pub fn model_dump_json<'py>(
+/// `event.model_dump_json(by_alias=True)`, and with the `fallback` if there is one, on the stack of a
+/// thread of its own if this one's is too small for how deep the event nests. The context variables
+/// there are the caller's; a serializer of the user's that runs there does not see the caller's
+/// thread-local data, nor has it the caller's `RLock`s.
+pub fn dump_json<'py>(
     event: &Bound<'py, PyAny>,
-    arguments: &Bound<'py, PyDict>,
+    dump: Bound<'py, PyAny>,
+    fallback: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    static BY_ALIAS: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let py = event.py();
-    let dump = event.getattr(intern!(py, "model_dump_json"))?;
-    if stack_left().is_some_and(|left| left >= ENOUGH) || !nests_deeper(event, SHALLOW) {
-        return dump.call((), Some(arguments));
+    let by_alias = intern!(py, "by_alias");
+    let fits = stack_left().is_some_and(|left| left >= ENOUGH) || !nests_deeper(event, SHALLOW);
+    if fits && fallback.is_none() {
+        let names =
+            BY_ALIAS.get_or_try_init(py, || PyTuple::new(py, [by_alias]).map(Bound::unbind))?;
+        let yes = PyBool::new(py, true).to_owned();
+        let values = [yes.as_any().as_borrowed()];
+        if let Some(arguments) = Arguments::by_name(names.bind(py), &values) {
+            return arguments.pass_on(&dump, 0);
+        }
+    }
+    let arguments = PyDict::new(py);
+    arguments.set_item(by_alias, true)?;
+    if let Some(fallback) = fallback {
+        arguments.set_item(intern!(py, "fallback"), fallback)?;
+    }
+    if fits {
+        return dump.call((), Some(&arguments));
     }
     let context = py.import("contextvars")?.call_method0("copy_context")?;
     let run = context.getattr("run")?.unbind();
-    let (dump, arguments) = (dump.unbind(), arguments.clone().unbind());
+    let (dump, arguments) = (dump.unbind(), arguments.unbind());
     let call = move || Python::attach(|py| run.call(py, (dump,), Some(arguments.bind(py))));
     let answer = py.detach(|| {
         let thread = std::thread::Builder::new().stack_size(4 * ENOUGH).spawn(call);
@@ -56,7 +74,7 @@ pub fn nests_deeper(value: &Bound<'_, PyAny>, levels: u32) -> bool {
         return levels == 0 || dict.values().iter().any(|inner| deeper(&inner));
     }
     if let Ok(list) = value.cast::<PyList>() {
-        return levels == 0 || list.to_tuple().iter().any(|inner| deeper(&inner));
+        return levels == 0 || capi::list_items(list).iter().any(deeper);
     }
     if let Ok(tuple) = value.cast::<PyTuple>() {
         return levels == 0 || tuple.iter().any(|inner| deeper(&inner));

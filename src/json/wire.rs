@@ -154,12 +154,12 @@ impl<'py> Wire<'_, 'py> {
         self.writer.descend()?;
         // What the list or tuple holds now: code that runs meanwhile may change the list.
         let items = match value.cast::<PyTuple>() {
-            Ok(tuple) => tuple.clone(),
-            Err(_) => value.cast::<PyList>().map_err(|_| Stop::Official)?.to_tuple(),
+            Ok(tuple) => tuple.iter().collect(),
+            Err(_) => capi::list_items(value.cast().map_err(|_| Stop::Official)?),
         };
         for (at, inner) in items.iter().enumerate() {
             self.writer.bytes.push(b',');
-            self.shape(item, &inner).map_err(|stop| stop.inside(Step::Index(at)))?;
+            self.shape(item, inner).map_err(|stop| stop.inside(Step::Index(at)))?;
         }
         self.writer.depth -= 1;
         self.writer.close(start, *b"[]");

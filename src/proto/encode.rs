@@ -19,7 +19,7 @@ use super::wire::WireType;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{AGUIError, EncodeError, Fault, Step, not_an_event_reason, path};
-use crate::event::{Entry, EventKind, Spelling, View, registry};
+use crate::event::{Entry, EventKind, Spelling, View, plan_like, registry};
 use crate::json::{self, MAX_DEPTH, Options, Stop, Writer, type_name};
 
 /// Why something was not gathered: it is for JSON to say what it is, or it has no place here.
@@ -169,11 +169,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
         slots: &mut Slots<'py>,
     ) -> Result<&'static Layout, Stop> {
         let layouts = layouts(self.py);
-        let (layout, view) = match layouts.of_event_class(capi::type_key(event)) {
-            Some(layout) if layout.plan.is_current() => {
-                (layout, View::of_model(event, layout.plan)?)
-            }
-            Some(_) => return Err(Stop::Official),
+        let (layout, view) = match layouts.of_model(event) {
+            Some(layout) => (layout, View::of_model(event, layout.plan)?),
             None => {
                 let dict = event.cast_exact::<PyDict>().map_err(|_| Stop::Official)?;
                 let layout = layouts.of_kind(self.kind(dict)?).ok_or(Stop::Official)?;
@@ -467,16 +464,16 @@ impl<'a, 'py> Encoder<'a, 'py> {
     ) -> Gathered {
         // What the list holds now; code that runs meanwhile may change it.
         let items = if let Ok(list) = value.cast_exact::<PyList>() {
-            list.to_tuple()
+            capi::list_items(list)
         } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
-            tuple.clone()
+            tuple.iter().collect()
         } else {
             return self.unfit("a list", value);
         };
         self.deeper(|encoder| {
             for (at, item) in items.iter().enumerate() {
                 let mark = encoder.lost.len();
-                each(encoder, &item).map_err(|stop| stop.inside(Step::Index(at)))?;
+                each(encoder, item).map_err(|stop| stop.inside(Step::Index(at)))?;
                 encoder.below(mark, || Step::Index(at));
             }
             Ok(())
@@ -581,7 +578,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     #[cold]
     fn report_lost(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
-        let event_type = View::of_event(event).and_then(|(_, kind)| kind).map(EventKind::name);
+        let event_type = match plan_like(event) {
+            Some(plan) => plan.kind,
+            None => View::of_event(event).and_then(|(_, kind)| kind),
+        };
+        let event_type = event_type.map(EventKind::name);
         let reporter = Reporter::to(self.options.on_deviation.as_ref());
         for lost in std::mem::take(&mut self.lost) {
             let deviation = Deviation {

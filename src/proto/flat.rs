@@ -9,7 +9,6 @@ use super::schema::{Field, Kind, Label};
 use super::shape;
 use super::value::Utf8;
 use super::wire::{WireType, varint_len, write_varint};
-use crate::capi;
 use crate::event::{Spelling, View, registry};
 use crate::json;
 
@@ -29,11 +28,8 @@ impl<'py> Flat<'py> {
     /// The event, if it is such a one, as nearly all events are that a server makes.
     #[inline]
     pub fn of(event: &Bound<'py, PyAny>, layouts: &'static Layouts) -> Option<Self> {
-        let (layout, view) = match layouts.of_event_class(capi::type_key(event)) {
-            Some(layout) if layout.plan.is_current() => {
-                (layout, View::of_model(event, layout.plan).ok()?)
-            }
-            Some(_) => return None,
+        let (layout, view) = match layouts.of_model(event) {
+            Some(layout) => (layout, View::of_model(event, layout.plan).ok()?),
             None => {
                 let dict = event.cast_exact::<PyDict>().ok()?;
                 let layout = layouts.of_kind(registry().kind_of(dict)?)?;

@@ -9,7 +9,7 @@ use super::schema::{Field, Kind, Message};
 use super::shape;
 use super::table::{EVENT, EVENT_TYPE, Id};
 use crate::capi;
-use crate::event::{Cell, EventKind, Plan, Shape, registry};
+use crate::event::{Cell, EventKind, Plan, Shape, plan_like, registry};
 
 /// What the fields of one message hold, by the index of the field. Those of `BaseEvent`, which in
 /// JSON stand beside the event's own, come after.
@@ -232,6 +232,16 @@ impl Layouts {
                 (class, kind) if class == key => return self.of_kind(kind),
                 _ => at = (at + 1) % CLASSES,
             }
+        }
+    }
+
+    /// The layout for a model, its class's own or that of the class it is written like, if it may be
+    /// used now. None for what is no model of an event, too.
+    #[inline]
+    pub fn of_model(&'static self, event: &Bound<'_, PyAny>) -> Option<&'static Layout> {
+        match self.of_event_class(capi::type_key(event)) {
+            Some(layout) => layout.plan.is_current().then_some(layout),
+            None => self.of_event_class(plan_like(event)?.key),
         }
     }
 

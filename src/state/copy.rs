@@ -85,7 +85,7 @@ impl Copier {
                 let len = array.len();
                 self.take(len)?;
                 // The slice is ours alone: nobody changes it meanwhile.
-                let copy = array.get_slice(0, len);
+                let copy = capi::copy_list(array, len)?;
                 for index in 0..copy.len() {
                     let Some(item) = capi::list_get(&copy, index) else { break };
                     if !is_scalar(&item) {

@@ -93,7 +93,7 @@ impl<'py> Container<'py> {
     pub fn shallow_copy(&self) -> PyResult<Self> {
         match self {
             Self::Object(object) => Ok(Self::Object(object.copy()?)),
-            Self::Array(array) => Ok(Self::Array(array.get_slice(0, array.len()))),
+            Self::Array(array) => Ok(Self::Array(capi::copy_list(array, array.len())?)),
         }
     }
 
@@ -110,11 +110,6 @@ impl<'py> Container<'py> {
 /// may run Python.
 pub fn members<'py>(object: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     capi::walk(object, |items| items.map(|(key, value)| (key.own(), value.own())).collect())
-}
-
-/// The elements of an array as they are at one moment, like [`members`].
-pub fn elements<'py>(array: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
-    capi::walk_list(array, |items| items.map(capi::Lent::own).collect())
 }
 
 /// The UTF-8 of a str, with lone surrogates as three bytes each.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use super::document::{Kind, elements, members};
+use super::document::{Kind, members};
 use crate::capi;
 
 /// Why two values were not compared to the end.
@@ -59,7 +59,7 @@ pub fn equal(
             }
             let room = room.checked_sub(1).ok_or(Uncompared::TooDeep)?;
             // Comparing may run Python, which may change the lists: then they are not equal.
-            let (ours, theirs) = (elements(left), elements(right));
+            let (ours, theirs) = (capi::list_items(left), capi::list_items(right));
             for (left, right) in ours.iter().zip(&theirs) {
                 if !equal(left, right, room)? {
                     return Ok(false);

@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::document::type_name;
-use crate::errors::{AGUIError, not_an_event};
+use crate::capi;
+use crate::errors::{AGUIError, not_an_event, of_pydantic};
 use crate::event::{EventKind, Key, View};
 
 /// The field of an event, by its name in `event::keys`. None is absence, in either spelling.
@@ -107,8 +108,10 @@ impl<'py> Incoming<'py> {
         key: &Key,
         value: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyString>> {
-        match value.map(Bound::cast_into) {
-            Some(Ok(text)) => Ok(text),
+        match value.map(Bound::cast_into::<PyString>) {
+            Some(Ok(text)) if capi::is_exact_str(&text) => Ok(text),
+            // So that looking an id up runs no Python code.
+            Some(Ok(text)) => capi::plain_str(&text),
             Some(Err(other)) => {
                 let other = type_name(&other.into_inner());
                 Err(self.refusal(
@@ -140,5 +143,6 @@ pub fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict
     let Ok(dump) = model.getattr(intern!(py, "model_dump")) else { return Ok(None) };
     let options = PyDict::new(py);
     options.set_item(intern!(py, "by_alias"), true)?;
-    Ok(dump.call((), Some(&options))?.cast_into().ok())
+    let dumped = dump.call((), Some(&options)).map_err(|error| of_pydantic(py, error))?;
+    Ok(dumped.cast_into().ok())
 }

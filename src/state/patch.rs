@@ -432,8 +432,10 @@ impl<'py> Draft<'py> {
         Ok(())
     }
 
+    /// In the caller's own document its members keep their order when a patch is taken back. That
+    /// costs a list of all keys; a document that only grows and shrinks by deltas goes without.
     fn keep_order(&mut self, object: &Bound<'py, PyDict>) {
-        if self.logging {
+        if self.logging && matches!(self.mode, Mode::InPlace) {
             self.log.keep_order(object);
         }
     }
@@ -490,7 +492,7 @@ pub fn apply<'py>(
 
 /// [`apply`] to a document that is given away: of its containers those are changed that nobody else
 /// has, so that a document which grows by a member at a time is not copied each time. If the patch
-/// does not apply, the document is what it was.
+/// does not apply, the document is what it was, but for where removed members stand in their objects.
 pub fn apply_to_own<'py>(
     document: Bound<'py, PyAny>,
     patch: &Patch<'py>,

@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyList, PySet, PyString};
 
 use super::incoming::member;
 use super::wire;
+use crate::capi;
 use crate::errors::AGUIError;
 
 /// The input that was made for a run which has not started yet.
@@ -156,17 +157,18 @@ impl ToolCalls {
     }
 
     /// The producer's own list counts, unless it is empty.
-    pub fn named(&mut self, ids: Option<&Bound<'_, PyAny>>) {
+    pub fn named(&mut self, ids: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.named = match ids.map(|ids| ids.cast::<PyList>()) {
-            Some(Ok(ids)) if !ids.is_empty() => Some(ids.get_slice(0, ids.len()).unbind()),
+            Some(Ok(ids)) if !ids.is_empty() => Some(capi::copy_list(ids, ids.len())?.unbind()),
             _ => None,
         };
+        Ok(())
     }
 
     pub fn pending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         if let Some(named) = &self.named {
             let named = named.bind(py);
-            return Ok(named.get_slice(0, named.len()));
+            return capi::copy_list(named, named.len());
         }
         let pending = PyList::empty(py);
         for id in self.started.bind(py).call_method0(intern!(py, "copy"))?.try_iter()? {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, PoisonError};
 
-use super::document::{Container, elements, members, utf8};
+use super::document::{Container, members, utf8};
 use crate::capi;
 
 /// One change, with what is needed to take it back.
@@ -47,6 +47,8 @@ struct Touched<'py> {
     /// The keys in their order, from before the first member was removed. A dict has no cheaper way
     /// to say where a member stood.
     order: Option<Bound<'py, PyList>>,
+    /// Of these keys, those of a subclass of str, by their texts.
+    spelled: HashMap<Vec<u8>, Bound<'py, PyAny>>,
     /// Somebody else took everything out of it: nothing is put back into it then.
     was_emptied: bool,
 }
@@ -84,7 +86,8 @@ impl<'py> UndoLog<'py> {
         let address = container.as_any().as_ptr() as usize;
         self.touched.entry(address).or_insert_with(|| {
             let len = container.len();
-            Touched { container, len, order: None, was_emptied: false }
+            let (order, spelled) = (None, HashMap::new());
+            Touched { container, len, order, spelled, was_emptied: false }
         })
     }
 
@@ -98,6 +101,13 @@ impl<'py> UndoLog<'py> {
     pub fn roll_back(&mut self, root: &mut Bound<'py, PyAny>) -> PyResult<()> {
         for touched in self.touched.values_mut() {
             touched.was_emptied = touched.len > 0 && touched.container.len() == 0;
+            for key in touched.order.iter().flat_map(capi::list_items) {
+                if let Ok(text) = key.cast::<PyString>()
+                    && !capi::is_exact_str(&key)
+                {
+                    touched.spelled.insert(utf8(text)?.into_owned(), key);
+                }
+            }
         }
         let mut done = Ok(());
         for change in self.changes.iter().rev() {
@@ -158,16 +168,11 @@ impl<'py> UndoLog<'py> {
         key: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let touched = self.touched.get(&(object.as_ptr() as usize));
-        if let Some(order) = touched.and_then(|touched| touched.order.as_ref()) {
-            let text = utf8(key)?;
-            for other in elements(order) {
-                if !capi::is_exact_str(&other)
-                    && let Ok(other) = other.cast::<PyString>()
-                    && utf8(other)? == text
-                {
-                    return Ok(other.clone().into_any());
-                }
-            }
+        if let Some(touched) = touched
+            && !touched.spelled.is_empty()
+            && let Some(original) = touched.spelled.get(&*utf8(key)?)
+        {
+            return Ok(original.clone());
         }
         Ok(key.clone().into_any())
     }
@@ -175,7 +180,7 @@ impl<'py> UndoLog<'py> {
 
 /// Where a value is that was put at `index`; others may have moved it.
 fn position(array: &Bound<'_, PyList>, index: usize, value: &Bound<'_, PyAny>) -> Option<usize> {
-    let items = elements(array);
+    let items = capi::list_items(array);
     if items.get(index).is_some_and(|item| item.is(value)) {
         return Some(index);
     }
@@ -190,7 +195,7 @@ fn reorder<'py>(object: &Bound<'py, PyDict>, keys: &Bound<'py, PyList>) -> PyRes
         return Ok(());
     }
     let mut places = HashMap::with_capacity(keys.len());
-    for (place, key) in elements(keys).iter().enumerate() {
+    for (place, key) in capi::list_items(keys).iter().enumerate() {
         if let Ok(key) = key.cast::<PyString>() {
             places.insert(utf8(key)?.into_owned(), place);
         }

@@ -1,6 +1,5 @@
 //! From either spelling of an object to the wire's, and from that to the SDK's models.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -8,9 +7,7 @@ use super::copy::{Uncopied, deep_copy};
 use super::incoming::dump;
 use crate::capi;
 use crate::errors::AGUIError;
-use crate::event::{
-    Entry, EventKind, Plan, Registry, Shape, Surprise, View, build, registry, validator,
-};
+use crate::event::{Entry, EventKind, Plan, Registry, Shape, Surprise, View, build, registry};
 use crate::json::MAX_DEPTH;
 
 /// Why there is no wire dict.
@@ -205,6 +202,5 @@ pub fn model<'py>(
     {
         return Ok(model);
     }
-    let py = dict.py();
-    validator(py, official)?.call_method1(intern!(py, "validate_python"), (dict,))
+    build::officially(dict, official)
 }

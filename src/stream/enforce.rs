@@ -311,7 +311,7 @@ pub fn enforce_input<'py>(
     } else if judge::is_clean_model(run_agent_input) {
         return Ok(run_agent_input.clone());
     } else {
-        (super::dump(run_agent_input)?, Spelling::Model)
+        (super::dump_input(run_agent_input)?, Spelling::Model)
     };
     let mut judge = Judge::default();
     judge.none_is_absence = true;

@@ -17,12 +17,13 @@ pub use legacy::{LegacyDowngrader, LegacyUpgrader, downgrade_input, upgrade_inpu
 pub use pipeline::Pipeline;
 pub use verify::EventVerifier;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::capi;
-use crate::errors::{Violation, not_an_event};
+use crate::errors::{Violation, class_name, not_an_event, of_pydantic};
 use crate::event::{EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look};
 
 /// One event on its way through the stages, and what is known of it.
@@ -150,8 +151,20 @@ fn dump<'py>(model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     options.set_item(intern!(py, "by_alias"), true)?;
     // What is wrong with the model is for the stage to say.
     options.set_item(intern!(py, "warnings"), false)?;
-    let dumped = model.call_method(intern!(py, "model_dump"), (), Some(&options))?;
-    Ok(dumped.cast_into()?)
+    let dumped = model.call_method(intern!(py, "model_dump"), (), Some(&options));
+    Ok(dumped.map_err(|error| of_pydantic(py, error))?.cast_into()?)
+}
+
+/// The wire dict of an input that is no dict: what pydantic writes the model as.
+#[cold]
+fn dump_input<'py>(run_agent_input: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    if run_agent_input.is_instance(base_model(run_agent_input.py())?)? {
+        return dump(run_agent_input);
+    }
+    Err(PyTypeError::new_err(format!(
+        "run_agent_input: a RunAgentInput or a dict is needed, not {}",
+        class_name(run_agent_input)
+    )))
 }
 
 /// What becomes of an event.

@@ -72,12 +72,12 @@ class Record:
         """
         checked = self._checks.close() if event is None else self._checks.feed(event)
         for position, one in enumerate(checked):
-            kind = one["type"] if isinstance(one, dict) else one.type
+            kind = _field(one, "type")
             if self.started is None or kind == "RUN_STARTED":
                 checked[position] = self._start(one, kind)
             elif kind in TERMINAL:
                 self._outcome = _outcome(json.loads(to_json(one)))
-            timestamp = one.get("timestamp") if isinstance(one, dict) else one.timestamp
+            timestamp = _field(one, "timestamp")
             if timestamp is not None:
                 self._ended = moment(timestamp)
                 self._began = self._began or self._ended
@@ -281,6 +281,11 @@ def plain_input(input: RunAgentInput | dict[str, Any]) -> dict[str, Any]:
         event["input"] = input.model_dump(by_alias=True)
     plain: dict[str, Any] = json.loads(to_json(event))["input"]
     return plain
+
+
+def _field(event: Any, name: str) -> Any:
+    """A field of a model or a dict; None if code of the caller's has taken it away meanwhile."""
+    return event.get(name) if isinstance(event, dict) else getattr(event, name, None)
 
 
 def _outcome(last: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::capi;
 use crate::json::MAX_DEPTH;
-use crate::state::document::{Kind, elements, members, type_name};
+use crate::state::document::{Kind, members, type_name};
 use crate::state::equal::{Uncompared, equal};
 
 /// The number of a container, of a key, or of all values that are equal to each other.
@@ -147,7 +147,7 @@ impl<'py> Tree<'py> {
             return Some(id);
         }
         let content = if let Ok(array) = value.cast::<PyList>() {
-            Content::Array(elements(array))
+            Content::Array(capi::list_items(array))
         } else {
             self.members(value.cast::<PyDict>().ok()?)
         };

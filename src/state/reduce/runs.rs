@@ -82,7 +82,7 @@ impl Reduction {
         }
         if let Some(outcome) = outcome.as_ref().filter(|_| is("success")) {
             let named = member!(outcome, pending_tool_call_ids);
-            self.tool_calls.named(named.as_ref());
+            self.tool_calls.named(named.as_ref())?;
         }
         Ok(Touched::Nothing)
     }

@@ -59,6 +59,8 @@ pub struct Judge {
     pub none_is_absence: bool,
 }
 
+const CHANGED: &str = "it changed while it was read";
+
 impl Judge {
     /// Judges a wire dict by its plan, which its tag has chosen.
     #[inline]
@@ -99,6 +101,9 @@ impl Judge {
                     None => self.unknown(plan, key, &value)?,
                 };
                 if !matches!(judged, Judged::Keep) {
+                    if !items.unchanged() {
+                        return Err(self.malformed(&[], CHANGED).into());
+                    }
                     let own = match &own {
                         Some(own) => own,
                         None => own.insert(dict.copy().map_err(|e| self.failed(&e))?),
@@ -106,7 +111,7 @@ impl Judge {
                     let edited = match judged {
                         Judged::Keep => Ok(()),
                         Judged::Replace(value) => own.set_item(key, value),
-                        Judged::Absent => own.del_item(key),
+                        Judged::Absent => capi::discard(own, key),
                         Judged::Drop => {
                             let required = plan
                                 .find(key, 0, Spelling::Wire)
@@ -114,13 +119,13 @@ impl Judge {
                             if required {
                                 return Ok(Judged::Drop);
                             }
-                            own.del_item(key)
+                            capi::discard(own, key)
                         }
                     };
                     edited.map_err(|error| self.failed(&error))?;
                 }
                 if !items.unchanged() {
-                    return Err(self.malformed(&[], "it changed while it was read").into());
+                    return Err(self.malformed(&[], CHANGED).into());
                 }
             }
             let missing = plan.required & !seen;
@@ -353,7 +358,7 @@ impl Judge {
             }
             self.path.pop();
             if own.is_none() && !matches!(judged, Judged::Keep) {
-                own = Some(list.get_slice(0, index));
+                own = Some(capi::copy_list(list, index).map_err(|error| self.failed(&error))?);
             }
             if let Some(own) = &own {
                 let appended = match judged {

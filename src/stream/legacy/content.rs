@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use super::{Draft, Notes, text_of};
+use crate::capi;
 use crate::stream::quoted;
 
 /// A `binary` part of before 0.0.48.
@@ -130,7 +131,7 @@ pub fn upgrade<'py>(
         };
         let upgraded = match &upgraded {
             Some(upgraded) => upgraded,
-            None => upgraded.insert(content.get_slice(0, index)),
+            None => upgraded.insert(capi::copy_list(&content, index)?),
         };
         let path = format!("{path}.content[{index}]");
         let Some(modern) = &binary.modern else {

@@ -5,12 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::{Draft, Notes, content, join, text_of};
+use crate::capi;
 use crate::deviation::Reporter;
 use crate::errors::{exclusive, shown};
 use crate::event::{EventKind, Spelling, build, protocol_version};
 use crate::input::Callback;
 use crate::stream::enforce::input_plan;
-use crate::stream::{Item, Output, Stage, close_list, dump, feed_list};
+use crate::stream::{Item, Output, Stage, close_list, dump, dump_input, feed_list};
 
 /// What a peer of some version does not know.
 #[derive(Clone, Copy, Default)]
@@ -126,7 +127,7 @@ pub fn downgrade_input<'py>(
     let py = run_agent_input.py();
     let (dict, spelling) = match run_agent_input.cast::<PyDict>() {
         Ok(dict) => (dict.clone(), Spelling::Wire),
-        Err(_) => (dump(run_agent_input)?, Spelling::Model),
+        Err(_) => (dump_input(run_agent_input)?, Spelling::Model),
     };
     let mut draft = Draft::of(&dict);
     let mut notes = Notes::default();
@@ -335,13 +336,17 @@ fn run_outcome(draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {
     if text_of(outcome.get_item("type")?.as_ref()).as_deref() == Some("cancelled") {
         let error = PyDict::new(outcome.py());
         error.set_item("type", EventKind::RunError.name())?;
-        for (key, value) in draft.dict.iter() {
-            // An error has neither the ids of its run nor a result.
-            let kept = ["timestamp", "rawEvent", "metadata", "usage"];
-            if key.extract::<&str>().is_ok_and(|key| kept.contains(&key)) {
-                error.set_item(key, value)?;
+        capi::walk(&draft.dict, |items| {
+            for (key, value) in items {
+                let (key, value) = (key.own(), value.own());
+                // An error has neither the ids of its run nor a result.
+                let kept = ["timestamp", "rawEvent", "metadata", "usage"];
+                if key.extract::<&str>().is_ok_and(|key| kept.contains(&key)) {
+                    error.set_item(key, value)?;
+                }
             }
-        }
+            PyResult::Ok(())
+        })?;
         error.set_item("message", "The run was cancelled.")?;
         error.set_item("code", "cancelled")?;
         let detail = "the peer knows no cancelled runs; made a RUN_ERROR of it";

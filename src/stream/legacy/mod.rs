@@ -12,7 +12,28 @@ pub use upgrade::{LegacyUpgrader, upgrade_input};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use crate::capi;
 use crate::deviation::{Deviation, Reporter};
+
+/// A list with what `change` makes of each item in its place; None if it changes none. Code of the
+/// caller's may shorten the list meanwhile: items that are gone when the first one changes are left
+/// out.
+fn replaced<'py>(
+    list: &Bound<'py, PyList>,
+    mut change: impl FnMut(usize, &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let mut own: Option<Bound<'py, PyList>> = None;
+    for (index, item) in list.iter().enumerate() {
+        let changed = change(index, &item)?;
+        if own.is_none() && changed.is_some() {
+            own = Some(capi::copy_list(list, index)?);
+        }
+        if let Some(own) = &own {
+            own.append(changed.unwrap_or(item))?;
+        }
+    }
+    Ok(own)
+}
 
 /// What there is to say about a conversion, gathered while it is made.
 #[derive(Default)]
@@ -83,7 +104,7 @@ impl<'py> Draft<'py> {
     }
 
     fn remove(&mut self, key: &str) -> PyResult<()> {
-        self.own()?.del_item(key)
+        capi::discard(self.own()?, key)
     }
 
     /// Removes a null that means absence today.
@@ -104,21 +125,15 @@ impl<'py> Draft<'py> {
     ) -> PyResult<()> {
         let Some(list) = self.get(key)? else { return Ok(()) };
         let Ok(list) = list.cast_into::<PyList>() else { return Ok(()) };
-        let mut own: Option<Bound<'py, PyList>> = None;
-        for (index, item) in list.iter().enumerate() {
-            let Ok(item) = item.cast_into::<PyDict>() else { continue };
-            if let Some(changed) = change(item, &format!("{}[{index}]", join(path, key)))? {
-                let own = match &own {
-                    Some(own) => own,
-                    None => own.insert(list.get_slice(0, list.len())),
-                };
-                own.set_item(index, changed)?;
-            }
+        let changed = replaced(&list, |index, item| {
+            let Ok(item) = item.cast::<PyDict>() else { return Ok(None) };
+            let changed = change(item.clone(), &format!("{}[{index}]", join(path, key)))?;
+            Ok(changed.map(Bound::into_any))
+        })?;
+        match changed {
+            Some(changed) => self.set(key, changed),
+            None => Ok(()),
         }
-        if let Some(own) = own {
-            self.set(key, own)?;
-        }
-        Ok(())
     }
 
     /// The changed dict, if it was changed.

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use super::join;
+use super::{join, replaced};
 use crate::capi;
 use crate::event::{Field, Plan, Registry, Shape, Spelling, keys};
 
@@ -139,16 +139,7 @@ fn inside<'py>(
     if !nests(item) {
         return Ok(None);
     }
-    let mut own: Option<Bound<'py, PyList>> = None;
-    for (index, value) in list.iter().enumerate() {
-        let Some(other) = inside(&value, item, &format!("{path}[{index}]"), found)? else {
-            continue;
-        };
-        let own = match &own {
-            Some(own) => own,
-            None => own.insert(list.get_slice(0, list.len())),
-        };
-        own.set_item(index, other)?;
-    }
-    Ok(own.map(Bound::into_any))
+    let respelled =
+        replaced(list, |index, value| inside(value, item, &format!("{path}[{index}]"), found))?;
+    Ok(respelled.map(Bound::into_any))
 }

@@ -274,7 +274,7 @@ impl LegacyUpgrader {
             };
             for key in ["id", "reason", "payload"] {
                 if interrupt.get_item(key)?.is_some_and(|value| value.is_none()) {
-                    interrupt.del_item(key)?;
+                    capi::discard(&interrupt, key)?;
                 }
             }
             if !interrupt.contains("id")? {
@@ -288,7 +288,7 @@ impl LegacyUpgrader {
             }
             if let Some(payload) = interrupt.get_item("payload")? {
                 // Metadata is where an interrupt of today has room for anything.
-                interrupt.del_item("payload")?;
+                capi::discard(&interrupt, "payload")?;
                 let metadata = PyDict::new(py);
                 if let Some(given) = interrupt.get_item("metadata")?
                     && let Ok(given) = given.cast::<PyDict>()
