@@ -43,6 +43,18 @@ def cases(folder: str) -> Iterator[tuple[str, Any]]:
             yield f"{path.stem}/{case['rule']}", case
 
 
+def rules() -> dict[str, str]:
+    """What the rules say, by family and name."""
+    family, found = "", {}
+    for line in (CORPUS / "rules.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            family = line.strip("[]")
+        elif line and not line.startswith("#"):
+            name, _, says = line.partition(": ")
+            found[f"{family}/{name}"] = says
+    return found
+
+
 STREAMS = dict(cases("streams"))
 stream = pytest.mark.parametrize("name", STREAMS)
 
@@ -166,6 +178,11 @@ def test_what_a_stream_delivers_may_be_compacted(name: str) -> None:
     assert after.pending_interrupts == before.pending_interrupts
     if error is None:
         assert list(through(compacted, EventVerifier())) == compacted
+
+
+def test_every_rule_has_a_stream_and_every_stream_a_rule() -> None:
+    assert set(STREAMS) == set(rules())
+    assert all(rules().values())
 
 
 def without_minted_ids(messages: list[Any]) -> list[Any]:
