@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,3 +125,16 @@ def _refuse_skip(config: pytest.Config, report: Report) -> Report:
         *_, reason = report.longrepr
         report.longrepr = f"{reason} (not in {config.getoption('allowed_skips')})"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The rules of the protocol, and how many streams of the corpus show each."""
+    reports = terminalreporter.stats.get("passed", [])
+    if not any("test_corpus.py" in report.nodeid for report in reports):
+        return
+    from test_corpus import cases, rules
+
+    counts = Counter(name for name, _ in cases("streams"))
+    terminalreporter.section("streams for each rule of the protocol")
+    for rule in rules():
+        terminalreporter.line(f"{counts[rule]:3} {rule}")

@@ -563,3 +563,31 @@ def test_it_may_be_called_while_it_is_at_work() -> None:
     assert Official().encode(EVENT) == FRAME
     uninstall()
     assert "encode_many" not in vars(Official)
+
+
+@pytest.mark.parametrize("within", [install, uninstall])
+def test_it_may_be_undone_while_it_is_undone(within: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["agui_codec.install"]
+
+    class Saved(dict[Any, Any]):
+        """Calls back at each step, as the collector may."""
+
+        calls = 0
+
+        def pop(self, *key: Any) -> Any:
+            Saved.calls += 1
+            if Saved.calls == 2:
+                within()
+            return super().pop(*key)
+
+    monkeypatch.setattr(module, "_saved", Saved())
+    install()
+    uninstall()
+    assert Saved.calls > 2
+    for name in ("encode_many", "__signature__"):
+        assert name not in vars(Official)
+    assert "model_dump_json" not in vars(BaseEvent)
+    install()
+    assert Official().encode(EVENT) == FRAME
+    uninstall()
+    assert Official.encode.__module__ == "ag_ui.encoder.encoder"

@@ -101,11 +101,14 @@ def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
     global _options
     with _lock:
+        # The lock lets this thread in again, as above: an `install()` while a method is put back
+        # finds it still saved, one after that is undone by the next turn.
         while _saved:
-            (cls, name), value = _saved.popitem()
-            if value is _ABSENT:
-                delattr(cls, name)
-            else:
-                setattr(cls, name, value)
+            for (cls, name), value in list(_saved.items()):
+                if value is not _ABSENT:
+                    setattr(cls, name, value)
+                elif name in vars(cls):
+                    delattr(cls, name)
+                _saved.pop((cls, name), None)
         _native.set_installed(**_NO_OPTIONS)
         _options = _NO_OPTIONS
