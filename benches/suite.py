@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 #   documents() -> list[Document | Sizes | Absent]
 #   FLOOR: str | None                      the contender that is as fast as can be, for a ratio
 #   BUDGETS: dict[tuple[str, str], Budget] by the names of document and contender
-GROUPS = ["encode", "decode", "proto", "stages", "state"]
+GROUPS = ["encode", "decode", "proto", "stages", "state", "client"]
 
 
 @dataclass(frozen=True)
