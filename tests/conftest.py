@@ -22,6 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 MISSING = f"the shared corpus is not at {SHARED}"
 
+# Under AddressSanitizer frames are larger, and freed memory is kept for a while.
+SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+MEMORY_NOISE = (80 if SANITIZED else 3) << 20
+SMALL_STACK = (1024 if SANITIZED else 256) * 1024
+
 # A run in the background of a script ignores SIGINT, and all that it starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -59,7 +64,7 @@ def corpus_files(pattern: str) -> list[object]:
 
 
 def on_small_stack(call: Callable[[], Any]) -> Any:
-    """What the call gives or raises in a thread with a stack of 256 KiB."""
+    """What the call gives or raises in a thread with a stack of :data:`SMALL_STACK`."""
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -69,7 +74,7 @@ def on_small_stack(call: Callable[[], Any]) -> Any:
         except BaseException as error:
             errors.append(error)
 
-    before = threading.stack_size(256 * 1024)
+    before = threading.stack_size(SMALL_STACK)
     try:
         thread = threading.Thread(target=run)
         thread.start()

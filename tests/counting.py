@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import SANITIZED
+
 PRELUDE = """
 import ctypes, mmap
 
@@ -44,6 +46,8 @@ def instructions(script: str) -> dict[str, int]:
     """How many instructions each of the works of a script took, by its name."""
     if shutil.which("valgrind") is None or platform.machine() != "x86_64":
         pytest.skip("valgrind is missing, or this is not x86-64")
+    if SANITIZED:
+        pytest.skip("valgrind cannot run what is built for the sanitizer")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
         path.write_text(PRELUDE + script, "utf-8")

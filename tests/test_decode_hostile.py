@@ -20,7 +20,7 @@ from agui_codec import (
     iter_events,
     proto,
 )
-from conftest import on_small_stack
+from conftest import MEMORY_NOISE, on_small_stack
 from counting import instructions
 
 if TYPE_CHECKING:
@@ -294,4 +294,4 @@ def test_errors_leave_nothing_behind(as_dict: bool) -> None:
     before = resident()
     for _ in range(3000):
         work()
-    assert resident() - before < 3 << 20
+    assert resident() - before < MEMORY_NOISE

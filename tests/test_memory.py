@@ -23,6 +23,7 @@ from ag_ui.core import (
 
 import agui_codec
 from agui_codec import EncodeError, EventEncoder, to_json
+from conftest import MEMORY_NOISE
 from oracle import ENCODER, outcome
 from strategies import EVENT_CLASSES, to_wire, variants
 
@@ -47,7 +48,7 @@ def assert_flat(work: Callable[[], None], rounds: int) -> None:
         work()
     more_memory, more_blocks = resident() - memory, sys.getallocatedblocks() - blocks
     assert more_blocks < min(1_000, rounds // 2), f"{more_blocks} blocks in {rounds} rounds"
-    assert more_memory < 3 << 20, f"{more_memory} bytes in {rounds} rounds"
+    assert more_memory < MEMORY_NOISE, f"{more_memory} bytes in {rounds} rounds"
 
 
 def refused(encode: Callable[[Any], Any], event: Any) -> None:

@@ -269,6 +269,12 @@ pub fn copy_list<'py>(list: &Bound<'py, PyList>, len: usize) -> PyResult<Bound<'
     if cfg!(Py_3_12) {
         return Ok(list.get_slice(0, len));
     }
+    if len >= list.len() {
+        // The new list is there before the length is read, and growing it runs no collector.
+        let copy = PyList::empty(list.py());
+        copy.set_slice(0, 0, list)?;
+        return Ok(copy);
+    }
     let mut items = walk_list(list, |items| items.take(len).map(Lent::own).collect());
     super::list_from(list.py(), &mut items, 0)
 }
