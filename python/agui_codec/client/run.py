@@ -176,6 +176,8 @@ class Run(AsyncIterator[Event]):
         # What the caller has done to the run, until it ends.
         self._ending: Literal["aborted", "detached"] | None = None
         self._started = False
+        # Whether a task is starting or ending it, outside of the generator.
+        self._outside = False
         self._over = False
         self._waiters: list[Any] = []
         self._status: Status = "running"
@@ -209,10 +211,13 @@ class Run(AsyncIterator[Event]):
 
     async def __aenter__(self) -> Self:
         if not self._started:
+            self._outside, self._interruption.task = True, _loop.current_task()
             try:
                 await self._begin()
             except BaseException as error:
                 await self._conclude(error)
+            finally:
+                self._outside = False
         return self
 
     async def __aexit__(
@@ -224,10 +229,26 @@ class Run(AsyncIterator[Event]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the run if it has not ended: close the stream, call ``on_run_finalized``."""
+        """End the run if it has not ended: close the stream, call ``on_run_finalized``.
+
+        If another task reads it, this waits for that to end.
+        """
+        if self._busy:
+            self._end("aborted")
+            await self._wait_for_end()
+            return
         await self._stream.aclose()
         if self._started and not self._over:
-            await self._conclude(GeneratorExit())
+            self._outside, self._interruption.task = True, _loop.current_task()
+            try:
+                await self._conclude(GeneratorExit())
+            finally:
+                self._outside = False
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a task is in it just now."""
+        return self._outside or self._stream.ag_running
 
     async def until_done(self) -> None:
         """Read the run to its end.
@@ -325,9 +346,14 @@ class Run(AsyncIterator[Event]):
         self._end("detached")
         if self._over or not self._started:
             return
-        if not self._stream.ag_running:
+        if not self._busy:
             await self.aclose()
-        elif self._interruption.task != _loop.current_task():
+        else:
+            await self._wait_for_end()
+
+    async def _wait_for_end(self) -> None:
+        """Wait until another task, which the run advances in, has ended it."""
+        if self._interruption.task != _loop.current_task():
             event = _loop.anyio().Event()
             self._waiters.append(event)
             await event.wait()
@@ -347,7 +373,7 @@ class Run(AsyncIterator[Event]):
         if self._ending is not None:
             raise _Ended
         while (active := agent.active_run) is not None:
-            if active._ending is None or active._stream.ag_running:
+            if active._ending is None or active._busy:
                 raise RunInProgressError(
                     f"run {active.run_id!r} of this agent has not ended; clone() the agent to run "
                     "several at a time"
@@ -392,7 +418,10 @@ class Run(AsyncIterator[Event]):
             raise _Ended
         agent._advertised = self._tools.names
         opening = agent._open(self.input, connects=turn.connects)
-        source, self._pipeline = await self._interruption.wait(opening)
+        try:
+            source, self._pipeline = await self._interruption.wait(opening)
+        except agent._transport_errors() as error:
+            raise self._truncated("the connection broke off") from error
         if not _loop.on_asyncio():
             source.items = _loop.ScopedIterator(source.items, self._interruption)
         self._source = source
