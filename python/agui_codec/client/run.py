@@ -241,13 +241,15 @@ class Run(AsyncIterator[Event]):
             self._end("aborted")
             await self._wait_for_end()
             return
-        await self._stream.aclose()
         if self._started and not self._over:
+            # Outside of the generator, so that another task may ask it for the next event.
             self._outside, self._interruption.task = True, _loop.current_task()
             try:
                 await self._conclude(GeneratorExit())
             finally:
                 self._outside = False
+        if not self._stream.ag_running:
+            await self._stream.aclose()
 
     @property
     def _busy(self) -> bool:
@@ -437,6 +439,11 @@ class Run(AsyncIterator[Event]):
         key_of: Callable[[Any], Any] = itemgetter("type") if agent.as_dict else type
         if self._over:
             return
+        if self._outside:
+            if self._ending is None:
+                raise RuntimeError(f"run {self.run_id!r} is being started by another task")
+            await self._wait_for_end()
+            return
         try:
             if not self._started:
                 await self._begin()
@@ -593,6 +600,10 @@ class Run(AsyncIterator[Event]):
         """End the run; what ended it is raised, unless the caller did."""
         if self._over:
             return
+        if self._outside and self._interruption.task != _loop.current_task():
+            # Another task does.
+            await self._wait_for_end()
+            return
         try:
             # Whatever the interruption has led to.
             if self._interruption.take_back() and isinstance(error, asyncio.CancelledError):
@@ -605,6 +616,7 @@ class Run(AsyncIterator[Event]):
                     self._status = self._ending
                 elif self._status == "running":
                     self._status = "aborted"
+                self._ending = self._ending or "aborted"
                 await self._finalize(None)
             elif not isinstance(error, Exception):
                 self._status = "aborted"
