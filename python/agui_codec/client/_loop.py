@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +42,11 @@ def current_task() -> Any:
     return asyncio.current_task() if on_asyncio() else anyio().get_current_task().id
 
 
+def counts_cancellations() -> bool:
+    """Whether tasks have ``cancelling``: those of asyncio, since Python 3.11."""
+    return sys.version_info >= (3, 11) and on_asyncio()
+
+
 class Interruption:
     """Lets one task end what another waits for, without ending the other.
 
@@ -48,23 +54,30 @@ class Interruption:
     a scope of its own.
     """
 
-    __slots__ = ("_scope", "requested", "task", "waiting")
+    __slots__ = ("_scope", "cancelling", "requested", "task", "waiting")
 
     def __init__(self) -> None:
         # The last task that waited, and whether it does now. Set by `Run`, for each wait.
         self.task: Any = None
         self.waiting = False
         self.requested = False
+        # How often others had cancelled the task when the wait began: that is theirs.
+        self.cancelling = 0
         self._scope: CancelScope | None = None
 
     def interrupt(self) -> None:
         """End the wait, if there is one."""
         if not self.waiting or self.requested:
             return
-        self.requested = True
         if self._scope is not None:
+            self.requested = True
             self._scope.cancel()
+        elif not on_asyncio() or asyncio.current_task() is self.task:
+            # From another thread, or from within what is waited for. A task that is running cannot
+            # take its cancellation back (before Python 3.13), so let it come to its wait first.
+            self.task.get_loop().call_soon_threadsafe(self.interrupt)
         else:
+            self.requested = True
             self.task.cancel()
 
     def take_back(self) -> bool:
@@ -74,7 +87,7 @@ class Interruption:
         self.requested = False
         uncancel = getattr(self.task, "uncancel", None)
         # Somebody else may have cancelled the task as well.
-        return uncancel is None or uncancel() == 0
+        return uncancel is None or uncancel() <= self.cancelling
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Wait for something off the ordinary path: a request, tools.
@@ -83,6 +96,7 @@ class Interruption:
             Interrupted: :meth:`interrupt` was called.
         """
         self.task, self.waiting = current_task(), True
+        self.cancelling = self.task.cancelling() if counts_cancellations() else 0
         try:
             if on_asyncio():
                 return await awaitable

@@ -6,6 +6,8 @@ import asyncio
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
@@ -493,29 +495,29 @@ class _Chain:
     def __init__(self, agent: AbstractAgent, links: Sequence[Link]) -> None:
         self._agent = agent
         self._links = links
-        # Everything that was started, the outermost first.
-        self._started: list[Any] = []
+        # Everything that was started, and how far inside it stands.
+        self._started: list[tuple[int, Any]] = []
         self.errors = agent._transport_errors()
 
     def start(self, input: RunAgentInput) -> AsyncIterator[Any]:
         run: Callable[[RunAgentInput], AsyncIterator[Any]] = self._produce
-        for one in reversed(self._links):
-            run = self._step(one, Next(run, self._agent))
+        for depth, one in reversed([*enumerate(self._links)]):
+            run = self._step(depth, one, Next(run, self._agent))
         return run(input)
 
     def _step(
-        self, one: Link, next: Next
+        self, depth: int, one: Link, next: Next
     ) -> Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]]:
         def run(input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
             events = one.run(input, next)
-            self._started.insert(0, events)
+            self._started.append((depth, events))
             return _events(events, one.run)
 
         return run
 
     def _produce(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         events = self._read(input)
-        self._started.append(events)
+        self._started.append((len(self._links), events))
         return events
 
     async def _read(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
@@ -527,15 +529,18 @@ class _Chain:
             upgraded = athrough(
                 source.items, decoder, LegacyUpgrader(on_deviation=agent._on_deviation)
             )
-            async for event in upgraded:
-                yield event
+            async with aclosing(upgraded) as events:
+                async for event in events:
+                    yield event
         finally:
             await source.close()
 
     async def close(self) -> None:
-        for events in self._started:
-            if (aclose := getattr(events, "aclose", None)) is not None:
-                await aclose()
+        """Close everything, the outermost first, whatever happens to one of them."""
+        async with AsyncExitStack() as stack:
+            for _, events in sorted(self._started, key=itemgetter(0), reverse=True):
+                if (aclose := getattr(events, "aclose", None)) is not None:
+                    stack.push_async_callback(aclose)
 
 
 def _events(events: Any, made_by: Any) -> AsyncIterator[Any]:

@@ -8,6 +8,7 @@ import logging
 import random
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import time
@@ -76,7 +77,7 @@ class HttpAgent(AbstractAgent):
             the run counts as truncated; None for any. To limit the whole run use
             ``asyncio.timeout``.
         max_retries: How often a request is repeated while no run can have begun: the connection
-            failed, or the status was 429 or 503.
+            failed, or the status was 429 or 503, without a Retry-After of more than a minute.
         connect_url: Where to join a thread; by default ``{url}/connect``.
         max_event_bytes: How large one event may be; see :class:`agui_codec.EventDecoder`.
         allow_done: Pass over ``data: [DONE]``; see :class:`agui_codec.EventDecoder`.
@@ -149,11 +150,13 @@ class HttpAgent(AbstractAgent):
 
     async def aclose(self) -> None:
         """End the active run, and close the HTTP client if it is our own."""
-        if (run := self.active_run) is not None:
-            await run.aclose()
-        if self._owns_client and self._client is not None:
-            client, self._client = self._client, None
-            await client.aclose()
+        try:
+            if (run := self.active_run) is not None:
+                await run.aclose()
+        finally:
+            if self._owns_client and self._client is not None:
+                client, self._client = self._client, None
+                await client.aclose()
 
     async def _leave_loop(self) -> None:
         await self.aclose()
@@ -202,8 +205,10 @@ class HttpAgent(AbstractAgent):
         if source is None:
             return
         try:
-            async for event in athrough(source.items, self._decoder(source.content_type or "")):
-                yield event
+            decoded = athrough(source.items, self._decoder(source.content_type or ""))
+            async with aclosing(decoded) as events:
+                async for event in events:
+                    yield event
         finally:
             await source.close()
 
@@ -219,8 +224,17 @@ class HttpAgent(AbstractAgent):
         return await self._response(input, connects=connects) or Source(_none())
 
     def _transport_errors(self) -> tuple[type[Exception], ...]:
+        # Not those of connecting: a run that cannot have begun has not broken off.
         module = self._http()
-        return (module.TransportError, module.DecodingError)
+        return (
+            module.ReadTimeout,
+            module.WriteTimeout,
+            module.ReadError,
+            module.WriteError,
+            module.CloseError,
+            module.RemoteProtocolError,
+            module.DecodingError,
+        )
 
     def _decoder(self, content_type: str) -> EventDecoder:
         return EventDecoder(
@@ -243,26 +257,50 @@ class HttpAgent(AbstractAgent):
                 await response.aclose()
                 return None
             if not 200 <= status < 300:
-                raise HttpStatusError(
-                    status, _headers(response), await _error_body(response), url=request["url"]
-                )
+                body = await self._error_body(response)
+                raise HttpStatusError(status, _headers(response), body, url=request["url"])
             content_type = response.headers.get("content-type", "")
             try:
                 self._decoder(content_type)
             except AGUIError as error:
-                body = await _beginning(response)
+                body = await self._beginning(response)
                 raise UnexpectedContentTypeError(content_type, body, url=request["url"]) from error
         except BaseException:
             await response.aclose()
             raise
         # A mocked response has been read already.
         decodes = "content-encoding" in response.headers or response.is_stream_consumed
-        return Source(
-            response.aiter_bytes() if decodes else response.aiter_raw(),
-            content_type,
-            self._transport_errors(),
-            response.aclose,
-        )
+        chunks = response.aiter_bytes() if decodes else response.aiter_raw()
+
+        async def close() -> None:
+            try:
+                await chunks.aclose()
+            finally:
+                await response.aclose()
+
+        return Source(chunks, content_type, self._transport_errors(), close)
+
+    async def _beginning(self, response: Any) -> str:
+        """The beginning of a body as text, as far as it comes."""
+        body = bytearray()
+        try:
+            async with aclosing(response.aiter_bytes()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) >= _ERROR_BYTES:
+                        break
+        except self._transport_errors() as error:
+            logger.info("%s: the body broke off: %r", response.url, error)
+        return bytes(body[:_ERROR_BYTES]).decode("utf-8", "replace")
+
+    async def _error_body(self, response: Any) -> Any:
+        text = await self._beginning(response)
+        if "json" in response.headers.get("content-type", ""):
+            try:
+                return json.loads(text)
+            except ValueError:
+                pass
+        return text
 
     async def _send(self, request: dict[str, Any]) -> Any:
         """Send a request until it is answered by something that is final."""
@@ -277,7 +315,7 @@ class HttpAgent(AbstractAgent):
         attempt = redirects = 0
         while True:
             headers, options = dict(request["headers"]), {}
-            if callable(self._auth) and inspect.iscoroutinefunction(_function(self._auth)):
+            if _is_async(self._auth):
                 headers = _merged(headers, await self._auth())
             elif self._auth is not None:
                 options["auth"] = self._auth
@@ -293,8 +331,8 @@ class HttpAgent(AbstractAgent):
                     response.status_code, _headers(response), response.http_version
                 )
                 if response.status_code in (307, 308) and redirects < _MAX_REDIRECTS:
-                    target = urljoin(request["url"], response.headers.get("location", ""))
-                    if _origin(target) == _origin(request["url"]):
+                    target = _redirected(str(built.url), response.headers.get("location"))
+                    if target is not None:
                         await response.aclose()
                         request = {**request, "url": target}
                         redirects += 1
@@ -338,7 +376,7 @@ class HttpAgent(AbstractAgent):
             if response.status_code == 404:
                 return None
             if not 200 <= response.status_code < 300:
-                body = await _error_body(response)
+                body = await self._error_body(response)
                 raise HttpStatusError(response.status_code, _headers(response), body, url=url)
             body = await response.aread()
         finally:
@@ -382,8 +420,11 @@ def _installed() -> ModuleType:
     return httpx
 
 
-def _function(thing: Any) -> Any:
-    return thing if inspect.isroutine(thing) else type(thing).__call__
+def _is_async(thing: Any) -> bool:
+    """Whether it is an async function, a partial one, or an object with an async ``__call__``."""
+    return callable(thing) and (
+        inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(type(thing).__call__)
+    )
 
 
 def _merged(headers: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
@@ -400,6 +441,17 @@ def _below(url: str, name: str) -> str:
     """The URL of a resource below an endpoint, with the endpoint's query."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
+
+
+def _redirected(url: str, location: str | None) -> str | None:
+    """Where a redirect leads to; None if that is not of the same origin."""
+    if location is None:
+        return None
+    try:
+        target = urljoin(url, location)
+        return target if _origin(target) == _origin(url) else None
+    except ValueError:
+        return None
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -425,26 +477,6 @@ def _retry_after(value: str | None) -> float | None:
         )
     except (TypeError, ValueError):
         return None
-
-
-async def _beginning(response: Any) -> str:
-    """The beginning of a body, as text."""
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) >= _ERROR_BYTES:
-            break
-    return bytes(body[:_ERROR_BYTES]).decode("utf-8", "replace")
-
-
-async def _error_body(response: Any) -> Any:
-    text = await _beginning(response)
-    if "json" in response.headers.get("content-type", ""):
-        try:
-            return json.loads(text)
-        except ValueError:
-            pass
-    return text
 
 
 async def _none() -> AsyncIterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from agui_codec.client.subscriber import LIFECYCLE, Call, Listeners
 from agui_codec.client.tool import ToolSet, execute
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable, Iterator
     from types import AsyncGeneratorType, TracebackType
 
     from ag_ui.core import ContentPart, Interrupt, Message, RunAgentInput, ToolCall
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from agui_codec.client.subscriber import AgentSubscriber, Plan
 
 __all__ = ["OnInterrupt", "Run", "RunResult", "Source", "Status", "Turn"]
+
+logger = logging.getLogger("agui_codec.client")
 
 Status = Literal[
     "success", "interrupt", "cancelled", "error", "aborted", "detached", "truncated", "running"
@@ -176,6 +179,8 @@ class Run(AsyncIterator[Event]):
         # What the caller has done to the run, until it ends.
         self._ending: Literal["aborted", "detached"] | None = None
         self._started = False
+        # Whether a task is starting or ending it, outside of the generator.
+        self._outside = False
         self._over = False
         self._waiters: list[Any] = []
         self._status: Status = "running"
@@ -190,6 +195,7 @@ class Run(AsyncIterator[Event]):
         self._source: Source | None = None
         self._pipeline: Pipeline
         self._open = False
+        self._finalizers: Iterator[Any] | None = None
         self._events = 0
 
     def __repr__(self) -> str:
@@ -209,10 +215,13 @@ class Run(AsyncIterator[Event]):
 
     async def __aenter__(self) -> Self:
         if not self._started:
+            self._outside, self._interruption.task = True, _loop.current_task()
             try:
                 await self._begin()
             except BaseException as error:
                 await self._conclude(error)
+            finally:
+                self._outside = False
         return self
 
     async def __aexit__(
@@ -224,10 +233,28 @@ class Run(AsyncIterator[Event]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the run if it has not ended: close the stream, call ``on_run_finalized``."""
-        await self._stream.aclose()
+        """End the run if it has not ended: close the stream, call ``on_run_finalized``.
+
+        If another task reads it, this waits for that to end.
+        """
+        if self._busy:
+            self._end("aborted")
+            await self._wait_for_end()
+            return
         if self._started and not self._over:
-            await self._conclude(GeneratorExit())
+            # Outside of the generator, so that another task may ask it for the next event.
+            self._outside, self._interruption.task = True, _loop.current_task()
+            try:
+                await self._conclude(GeneratorExit())
+            finally:
+                self._outside = False
+        if not self._stream.ag_running:
+            await self._stream.aclose()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a task is in it just now."""
+        return self._outside or self._stream.ag_running
 
     async def until_done(self) -> None:
         """Read the run to its end.
@@ -263,27 +290,7 @@ class Run(AsyncIterator[Event]):
                 async for text in run.text_stream:
                     print(text, end="", flush=True)
         """
-        return self._texts()
-
-    async def _texts(self) -> AsyncIterator[str]:
-        others: set[str] = set()
-        async for event in self._stream:
-            found: Any = event
-            if not isinstance(found, dict):
-                kind = found.type
-                if kind == "TEXT_MESSAGE_CONTENT":
-                    if found.message_id not in others:
-                        yield found.delta
-                elif kind == "TEXT_MESSAGE_START" and found.role not in (None, "assistant"):
-                    others.add(found.message_id)
-            elif found["type"] == "TEXT_MESSAGE_CONTENT":
-                if found["messageId"] not in others:
-                    yield found["delta"]
-            elif (
-                found["type"] == "TEXT_MESSAGE_START"
-                and found.get("role", "assistant") != "assistant"
-            ):
-                others.add(found["messageId"])
+        return _TextStream(self._stream)
 
     @property
     def snapshot(self) -> RunResult:
@@ -325,9 +332,14 @@ class Run(AsyncIterator[Event]):
         self._end("detached")
         if self._over or not self._started:
             return
-        if not self._stream.ag_running:
+        if not self._busy:
             await self.aclose()
-        elif self._interruption.task != _loop.current_task():
+        else:
+            await self._wait_for_end()
+
+    async def _wait_for_end(self) -> None:
+        """Wait until another task, which the run advances in, has ended it."""
+        if self._interruption.task != _loop.current_task():
             event = _loop.anyio().Event()
             self._waiters.append(event)
             await event.wait()
@@ -347,7 +359,7 @@ class Run(AsyncIterator[Event]):
         if self._ending is not None:
             raise _Ended
         while (active := agent.active_run) is not None:
-            if active._ending is None or active._stream.ag_running:
+            if active._ending is None or active._busy:
                 raise RunInProgressError(
                     f"run {active.run_id!r} of this agent has not ended; clone() the agent to run "
                     "several at a time"
@@ -378,24 +390,33 @@ class Run(AsyncIterator[Event]):
 
     async def _begin_round(self) -> None:
         agent, turn = self.agent, self._turn
+        self._stop_if_ended()
         self.rounds += 1
         self._run_ids.append(self.run_id)
         self._status, self._error, self._events = "running", None, 0
         subscribers = [*agent._subscribers, *([turn.subscriber] if turn.subscriber else [])]
         self._listeners = Listeners(subscribers, agent)
         self.input = self._make_input()
-        self._open = True
+        self._open, self._finalizers = True, None
         changed, _ = await self._listeners.mutate("on_run_initialized", self._call())
         if changed:
             self.input = self._make_input()
-        if self._ending is not None:
-            raise _Ended
+        self._stop_if_ended()
         agent._advertised = self._tools.names
         opening = agent._open(self.input, connects=turn.connects)
-        source, self._pipeline = await self._interruption.wait(opening)
+        try:
+            source, self._pipeline = await self._interruption.wait(opening)
+        except agent._transport_errors() as error:
+            raise self._truncated("the connection broke off") from error
         if not _loop.on_asyncio():
             source.items = _loop.ScopedIterator(source.items, self._interruption)
         self._source = source
+        self._stop_if_ended()
+
+    def _stop_if_ended(self) -> None:
+        """Go no further if the caller has ended the run."""
+        if self._ending is not None:
+            raise _Ended
 
     def _make_input(self) -> RunAgentInput:
         turn = self._turn
@@ -418,9 +439,15 @@ class Run(AsyncIterator[Event]):
         key_of: Callable[[Any], Any] = itemgetter("type") if agent.as_dict else type
         if self._over:
             return
+        if self._outside:
+            if self._ending is None:
+                raise RuntimeError(f"run {self.run_id!r} is being started by another task")
+            await self._wait_for_end()
+            return
         try:
             if not self._started:
                 await self._begin()
+            counts = _loop.counts_cancellations()
             current_task = asyncio.current_task if _loop.on_asyncio() else _loop.current_task
             while True:
                 source = cast("Source", self._source)
@@ -430,7 +457,10 @@ class Run(AsyncIterator[Event]):
                 while not ended:
                     if self._ending is not None:
                         raise _Ended
-                    interruption.task = current_task()
+                    task: Any = current_task()
+                    interruption.task = task
+                    if counts:
+                        interruption.cancelling = task.cancelling()
                     interruption.waiting = True
                     try:
                         item = await pull()
@@ -443,9 +473,8 @@ class Run(AsyncIterator[Event]):
                         break
                     finally:
                         interruption.waiting = False
-                    if interruption.requested:
-                        # The source has ended the wait in a way of its own.
-                        interruption.take_back()
+                    if self._ending is not None:
+                        # What has come has come too late.
                         raise _Ended
                     for event in self._last_events() if ended else feed(item):
                         plan = plans[key_of(event)]
@@ -536,6 +565,7 @@ class Run(AsyncIterator[Event]):
         if turn.connects:
             return False
         if self._status == "interrupt" and turn.on_interrupt is not None:
+            self._stop_if_ended()
             interrupts = agent.pending_interrupts
             answers = await self._interruption.wait(turn.on_interrupt(interrupts))
             if answers is None:
@@ -545,6 +575,7 @@ class Run(AsyncIterator[Event]):
             executable = self._tools.executable(calls)
             if not executable:
                 return False
+            self._stop_if_ended()
             answered = await self._interruption.wait(execute(executable, self))
             await agent.add_messages(answered)
             if len(executable) < len(calls) or not any(one.follow_up for one, _ in executable):
@@ -552,6 +583,7 @@ class Run(AsyncIterator[Event]):
             self._resume = None
         else:
             return False
+        self._stop_if_ended()
         if self.rounds >= turn.max_rounds:
             raise ToolRoundsError(
                 f"the agent still calls tools after {self.rounds} rounds",
@@ -568,14 +600,23 @@ class Run(AsyncIterator[Event]):
         """End the run; what ended it is raised, unless the caller did."""
         if self._over:
             return
+        if self._outside and self._interruption.task != _loop.current_task():
+            # Another task does.
+            await self._wait_for_end()
+            return
         try:
+            # Whatever the interruption has led to.
+            if self._interruption.take_back() and isinstance(error, asyncio.CancelledError):
+                error = _Ended()
             if error is None:
                 return
-            if isinstance(error, asyncio.CancelledError) and self._interruption.take_back():
-                error = _Ended()
             if isinstance(error, GeneratorExit):
-                # Closed, or dropped, before its end.
-                self._status = self._ending or "aborted"
+                # Closed, or dropped, before the end of the stream; the run may have ended.
+                if self._ending is not None:
+                    self._status = self._ending
+                elif self._status == "running":
+                    self._status = "aborted"
+                self._ending = self._ending or "aborted"
                 await self._finalize(None)
             elif not isinstance(error, Exception):
                 self._status = "aborted"
@@ -601,24 +642,58 @@ class Run(AsyncIterator[Event]):
                 event.set()
 
     async def _finalize(self, failure: Exception | None) -> bool:
-        """Close the stream and call the last callbacks of the round.
+        """Close the stream and call the last callbacks of the round, even if that is cancelled.
 
         Returns:
             Whether a subscriber keeps the failure from being raised.
         """
+        try:
+            return await self._close_round(failure)
+        except BaseException:
+            # Cancelled, or a subscriber has raised and may: what is left is done all the same.
+            await _loop.shielded(self._close_round(None), _LAST_SECONDS)
+            raise
+
+    async def _close_round(self, failure: Exception | None) -> bool:
+        """As :meth:`_finalize`; if it is cut off, another call goes on where it was."""
         source, self._source = self._source, None
         if source is not None:
-            await source.close()
+            try:
+                await source.close()
+            except Exception:
+                logger.exception("run %r: its stream failed to close", self.run_id)
         if not self._open:
             return False
-        self._open = False
         stopped = False
         if failure is not None:
             call = self._call()
             call.error = failure
             _, stopped = await self._listeners.mutate("on_run_failed", call)
-        await self._listeners.mutate("on_run_finalized", self._call())
+        if self._finalizers is None:
+            self._finalizers = self._listeners.callbacks("on_run_finalized")
+        await self._listeners.mutate(self._finalizers, self._call())
+        self._open = False
         return stopped
+
+
+class _TextStream(AsyncIterator[str]):
+    """The text of a run; no generator, since nobody closes one that is left."""
+
+    def __init__(self, events: AsyncIterator[Any]) -> None:
+        self._events = events
+        # The messages of others than the assistant.
+        self._others: set[str] = set()
+
+    async def __anext__(self) -> str:
+        async for event in self._events:
+            kind = _field(event, "type")
+            if kind == "TEXT_MESSAGE_CONTENT":
+                if _aliased(event, "message_id", "messageId") not in self._others:
+                    text: str = _field(event, "delta")
+                    return text
+            elif kind == "TEXT_MESSAGE_START" and _field(event, "role") not in (None, "assistant"):
+                self._others.add(_aliased(event, "message_id", "messageId"))
+        raise StopAsyncIteration
 
 
 def _id(message: Any) -> str:
@@ -629,6 +704,11 @@ def _id(message: Any) -> str:
 def _field(thing: Any, name: str) -> Any:
     """A field whose key on the wire is its name."""
     return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)
+
+
+def _aliased(thing: Any, name: str, key: str) -> Any:
+    """A field whose key on the wire is another one."""
+    return thing[key] if isinstance(thing, dict) else getattr(thing, name)
 
 
 def _assistant_text(message: Any) -> str:

@@ -594,19 +594,27 @@ class Listeners(dict[Any, "Plan | None"]):
 
     # -- calling back -----------------------------------------------------------------------
 
-    async def mutate(self, name: str, call: Call) -> tuple[bool, bool]:
+    async def mutate(self, callbacks: str | Iterator[Method], call: Call) -> tuple[bool, bool]:
         """Call a callback that is not about an event, and tell of what it changed.
+
+        Args:
+            callbacks: Its name, or what is left of :meth:`callbacks`.
+            call: What they are called with.
 
         Returns:
             Whether anything was changed, and whether a callback stopped the propagation.
         """
-        methods = self._methods(name)
+        methods = self._methods(callbacks) if isinstance(callbacks, str) else callbacks
         if not methods:
             return False, False
         changes = _Changes()
         stopped = await self._invoke(methods, call, changes)
         await self._tell(call, changes)
         return changes.messages or changes.state, stopped
+
+    def callbacks(self, name: str) -> Iterator[Method]:
+        """The callbacks of a name, for :meth:`mutate`, which may be cut off between them."""
+        return iter(self._methods(name))
 
     async def _invoke(self, methods: Iterable[Method], call: Call, changes: _Changes) -> bool:
         """Call callbacks that may mutate, and tell whether one stops the propagation."""
