@@ -6,6 +6,9 @@ import asyncio
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
@@ -493,30 +496,35 @@ class _Chain:
     def __init__(self, agent: AbstractAgent, links: Sequence[Link]) -> None:
         self._agent = agent
         self._links = links
-        # Everything that was started, the outermost first.
-        self._started: list[Any] = []
+        # Everything that was started, with its depth: 0 for the outermost middleware.
+        self._started: list[tuple[int, Any]] = []
         self.errors = agent._transport_errors()
 
     def start(self, input: RunAgentInput) -> AsyncIterator[Any]:
         run: Callable[[RunAgentInput], AsyncIterator[Any]] = self._produce
-        for one in reversed(self._links):
-            run = self._step(one, Next(run, self._agent))
+        for depth in reversed(range(len(self._links))):
+            run = self._step(depth, Next(run, self._agent, partial(self._keep, depth)))
         return run(input)
 
     def _step(
-        self, one: Link, next: Next
+        self, depth: int, next: Next
     ) -> Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]]:
+        one = self._links[depth]
+
         def run(input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
             events = one.run(input, next)
-            self._started.insert(0, events)
+            self._keep(depth, events)
             return _events(events, one.run)
 
         return run
 
     def _produce(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         events = self._read(input)
-        self._started.append(events)
+        self._keep(len(self._links), events)
         return events
+
+    def _keep(self, depth: int, events: Any) -> None:
+        self._started.append((depth, events))
 
     async def _read(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         """The producer's events as wire dicts of today's protocol."""
@@ -527,15 +535,20 @@ class _Chain:
             upgraded = athrough(
                 source.items, decoder, LegacyUpgrader(on_deviation=agent._on_deviation)
             )
-            async for event in upgraded:
-                yield event
+            async with aclosing(upgraded):
+                async for event in upgraded:
+                    yield event
         finally:
             await source.close()
 
     async def close(self) -> None:
-        for events in self._started:
-            if (aclose := getattr(events, "aclose", None)) is not None:
-                await aclose()
+        """Close everything, the outermost first, whatever that raises."""
+        started, self._started = self._started, []
+        started.sort(key=itemgetter(0))
+        async with AsyncExitStack() as stack:
+            for _, events in reversed(started):
+                if (aclose := getattr(events, "aclose", None)) is not None:
+                    stack.push_async_callback(aclose)
 
 
 def _events(events: Any, made_by: Any) -> AsyncIterator[Any]:

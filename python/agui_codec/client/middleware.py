@@ -49,10 +49,15 @@ class Next:
     """
 
     def __init__(
-        self, run: Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]], agent: Any
+        self,
+        run: Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]],
+        agent: Any,
+        keep: Callable[[Any], object] = lambda events: None,
     ) -> None:
         self._run = run
         self._agent = agent
+        # Has an iterator closed when the run ends.
+        self._keep = keep
 
     def __call__(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         """Run what stands behind, from this input."""
@@ -108,16 +113,25 @@ class Middleware(ABC):
 
     def run_next(self, input: RunAgentInput, next: Next) -> AsyncIterator[dict[str, Any]]:
         """The events of ``next``, with chunks expanded."""
-        return athrough(next(input), ChunkExpander())
+        events = athrough(next(input), ChunkExpander())
+        next._keep(events)
+        return events
 
-    async def run_next_with_state(
+    def run_next_with_state(
         self, input: RunAgentInput, next: Next
     ) -> AsyncIterator[tuple[dict[str, Any], list[Any], Any]]:
         """The events of ``next``, chunks expanded, with what they add up to.
 
-        Yields:
-            An event, and the messages and the state after it.
+        Returns:
+            An iterator over events, each with the messages and the state after it.
         """
+        events = self._with_state(input, next)
+        next._keep(events)
+        return events
+
+    async def _with_state(
+        self, input: RunAgentInput, next: Next
+    ) -> AsyncIterator[tuple[dict[str, Any], list[Any], Any]]:
         state = {} if input.state is None else input.state
         reducer = EventReducer(input.messages, state, on_deviation=lambda _: None)
         events = self.run_next(input, next)
