@@ -462,7 +462,12 @@ class AbstractAgent(ABC):
             source = Source(chain.start(input), close=chain.close, transport_errors=chain.errors)
             return source, Pipeline(*after, as_models=not self.as_dict)
         source = await self._source(self._outgoing(input), connects=connects)
-        stages: list[Any] = [make() for make in as_stages]
+        stages: list[Any] = []
+        for make in as_stages:
+            if stages and type(stages[-1]).__module__ != "agui_codec._native":
+                # It may give models; the next one sees wire dicts.
+                stages.append(_to_dict)
+            stages.append(make())
         if source.content_type is not None:
             before: list[Any] = [self._decoder(source.content_type)]
         else:
@@ -514,7 +519,12 @@ class _Chain:
         def run(input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
             events = one.run(input, next)
             self._keep(depth, events)
-            return _events(events, one.run)
+            if depth == 0:
+                return _events(events, one.run)
+            # The middleware in front sees wire dicts.
+            converted = athrough(_events(events, one.run), _to_dict)
+            self._keep(depth, converted)
+            return converted
 
         return run
 
