@@ -565,7 +565,11 @@ def _events(events: Any, made_by: Any) -> AsyncIterator[Any]:
     """The iterator over what a producer or a middleware has returned."""
     if hasattr(events, "__aiter__"):
         return cast("AsyncIterator[Any]", aiter(events))
-    name = f"{type(made_by).__name__}.run" if not callable(made_by) else made_by.__qualname__
+    if isinstance(made_by, AbstractAgent):
+        made_by = made_by.run
+    # A partial has no name, nor has an object that is called.
+    made_by = getattr(made_by, "func", made_by)
+    name = getattr(made_by, "__qualname__", type(made_by).__qualname__)
     if hasattr(events, "close") and hasattr(events, "send"):
         events.close()
         raise TypeError(f"{name} is a coroutine function; it has to yield its events")
