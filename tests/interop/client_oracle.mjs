@@ -158,7 +158,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (job.middleware !== undefined) {
     const events = [];
     agent.use(...STACKS[job.middleware]());
-    agent.subscribe({ onEvent: ({ event }) => void events.push(event) });
+    agent.subscribe({ onEvent: ({ event }) => void events.push(structuredClone(event)) });
     const answer = { events, resolved: true };
     try {
       await agent.runAgent({ runId: "r" });

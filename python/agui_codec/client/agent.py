@@ -460,14 +460,16 @@ class AbstractAgent(ABC):
         if len(as_stages) < len(links):
             chain = _Chain(self, links)
             source = Source(chain.start(input), close=chain.close, transport_errors=chain.errors)
-            return source, Pipeline(*after, as_models=not self.as_dict)
+            last = [_to_dict] if self.as_dict else []
+            return source, Pipeline(*last, *after, as_models=not self.as_dict)
         source = await self._source(self._outgoing(input), connects=connects)
         stages: list[Any] = []
-        for make in as_stages:
-            if stages and type(stages[-1]).__module__ != "agui_codec._native":
+        for at, make in enumerate(as_stages, 1):
+            stages.append(make())
+            native = type(stages[-1]).__module__ == "agui_codec._native"
+            if not native and (at < len(as_stages) or self.as_dict):
                 # It may give models; the next one sees wire dicts.
                 stages.append(_to_dict)
-            stages.append(make())
         if source.content_type is not None:
             before: list[Any] = [self._decoder(source.content_type)]
         else:
