@@ -6,11 +6,19 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, cast, overload
 from uuid import uuid4
 
 from ag_ui.core import Tool, ToolCall, ToolMessage
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from agui_codec.client import _loop
 
@@ -88,7 +96,9 @@ class FrontendTool:
     timeout: float | None = None
     consent: Consent | None = None
     follow_up: bool = True
-    _arguments: type[BaseModel] | None = field(default=None, repr=False, compare=False)
+    _validate: Callable[[str], dict[str, Any]] | None = field(
+        default=None, repr=False, compare=False
+    )
     _context: str | None = field(default=None, repr=False, compare=False)
 
     def definition(self) -> Tool:
@@ -113,10 +123,8 @@ class FrontendTool:
             ValueError: They are not JSON, not an object, or not what the signature says.
         """
         text = text or "{}"
-        if self._arguments is not None:
-            model = self._arguments.model_validate_json(text)
-            # By name, since a dump would turn models among the values into dicts.
-            return {name: getattr(model, name) for name in type(model).model_fields}
+        if self._validate is not None:
+            return self._validate(text)
         arguments = _ANY.validate_json(text)
         if not isinstance(arguments, dict):
             raise ValueError(f"expected an object, got {type(arguments).__name__}")
@@ -175,42 +183,59 @@ def tool(
 
     def make(handler: Handler) -> FrontendTool:
         title = name or str(getattr(handler, "__name__", type(handler).__name__))
-        arguments, context = _arguments(handler, title)
+        try:
+            schema, validate, context = _arguments(handler, title)
+        except (PydanticUserError, NameError) as error:
+            raise TypeError(f"tool {title!r}: {error}") from error
         return FrontendTool(
             name=title,
             description=inspect.getdoc(handler) or "" if description is None else description,
-            parameters=arguments.model_json_schema(),
+            parameters=schema,
             handler=handler,
             metadata=metadata,
             timeout=timeout,
             consent=consent,
             follow_up=follow_up,
-            _arguments=arguments,
+            _validate=validate,
             _context=context,
         )
 
     return make if function is None else make(function)
 
 
-def _arguments(handler: Handler, title: str) -> tuple[type[BaseModel], str | None]:
-    """A model of the arguments, and the name of the parameter that takes the context."""
-    target = handler if inspect.isroutine(handler) else type(handler).__call__
-    hints = get_type_hints(target, include_extras=True)
+def _arguments(
+    handler: Handler, title: str
+) -> tuple[dict[str, Any], Callable[[str], dict[str, Any]], str | None]:
+    """What the signature says: a schema, what validates arguments, where the context goes."""
     fields: dict[str, Any] = {}
+    # The fields of the model have names of their own: a parameter may be called as one of the
+    # attributes that every model has.
+    names: dict[str, str] = {}
     context = None
-    for parameter in inspect.signature(handler).parameters.values():
+    for parameter in inspect.signature(handler, eval_str=True).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(
                 f"tool {title!r}: parameter {parameter.name!r} cannot be passed by keyword"
             )
-        annotation = hints.get(parameter.name, Any)
+        empty = parameter.empty
+        annotation = Any if parameter.annotation is empty else parameter.annotation
         if annotation is ToolCallContext:
             context = parameter.name
             continue
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (annotation, default)
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-    return create_model(title, __config__=config, **fields), context
+        name = f"argument_{len(names)}"
+        names[name] = parameter.name
+        fields[name] = (
+            Annotated[annotation, Field(alias=parameter.name)],
+            ... if parameter.default is empty else parameter.default,
+        )
+    model = create_model(title, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def validate(text: str) -> dict[str, Any]:
+        found = model.model_validate_json(text)
+        # By name, since a dump would turn models among the values into dicts.
+        return {parameter: getattr(found, name) for name, parameter in names.items()}
+
+    return model.model_json_schema(), validate, context
 
 
 class ToolSet:
@@ -219,28 +244,28 @@ class ToolSet:
     def __init__(self, tools: Iterable[Any]) -> None:
         self.definitions: list[Any] = []
         self._tools: dict[str, FrontendTool] = {}
+        names: set[str] = set()
+        definition: Any
         for given in tools:
-            if isinstance(given, (Tool, Mapping)):
-                self.definitions.append(given)
-                continue
-            if not isinstance(given, FrontendTool):
-                if not callable(given):
-                    raise TypeError(
-                        "a tool is a FrontendTool, a function, an ag_ui.core.Tool or a dict; "
-                        f"got {given!r}"
-                    )
-                given = tool(given)
-            if given.name in self._tools:
-                raise TypeError(f"two tools have the name {given.name!r}")
-            self._tools[given.name] = given
-            self.definitions.append(given.definition())
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all tools, executable here or not."""
-        return frozenset(
-            one["name"] if isinstance(one, Mapping) else one.name for one in self.definitions
-        )
+            if isinstance(given, Mapping) and isinstance(given.get("name"), str):
+                name, definition = given["name"], given
+            elif isinstance(given, Tool):
+                name, definition = given.name, given
+            elif isinstance(given, FrontendTool) or callable(given):
+                one = given if isinstance(given, FrontendTool) else tool(given)
+                name, definition = one.name, one.definition()
+                self._tools[name] = one
+            else:
+                raise TypeError(
+                    "a tool is a FrontendTool, a function, an ag_ui.core.Tool or a dict that is "
+                    f"one; got {given!r}"
+                )
+            if name in names:
+                raise TypeError(f"two tools have the name {name!r}")
+            names.add(name)
+            self.definitions.append(definition)
+        #: The names of all tools, executable here or not.
+        self.names = frozenset(names)
 
     def executable(
         self, calls: Iterable[ToolCall | dict[str, Any]]
