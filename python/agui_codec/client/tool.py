@@ -308,10 +308,10 @@ async def _answer(one: FrontendTool, call: ToolCall, run: Run) -> ToolMessage:
         handler = cast("Handler", one.handler)
         result = await _loop.call(handler, arguments, one.timeout)
         return _message(call, _content(result))
+    except _loop.TimedOut:
+        logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
+        return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
     except Exception as error:
-        if isinstance(error, TimeoutError) and one.timeout is not None:
-            logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
-            return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
         logger.exception("tool call %r of %s failed", call.id, one.name)
         return _failed(call, f"{type(error).__name__}: {error}")
 
