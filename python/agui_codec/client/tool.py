@@ -6,10 +6,10 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, overload
 from uuid import uuid4
 
-from ag_ui.core import Tool, ToolCall, ToolMessage
+from ag_ui.core import ContentPart, Tool, ToolCall, ToolMessage
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -39,6 +39,9 @@ Consent = Callable[["ToolCallContext"], "bool | Awaitable[bool]"]
 CONCURRENT_CALLS = 4
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+#: The classes of content parts: a union, annotated.
+_PARTS: tuple[type, ...] = get_args(get_args(ContentPart)[0])
 
 
 @dataclass(frozen=True)
@@ -330,14 +333,9 @@ def _content(result: Any) -> Any:
     """What a tool returned, as the content of a tool message."""
     if isinstance(result, str):
         return result
-    if isinstance(result, list) and result and all(_is_part(one) for one in result):
+    if isinstance(result, list) and result and all(isinstance(one, _PARTS) for one in result):
         return result
     return "" if result is None else _ANY.dump_json(result).decode()
-
-
-def _is_part(value: Any) -> bool:
-    # The classes of content parts are no family of their own; `type` and the module tell.
-    return isinstance(value, BaseModel) and type(value).__module__.startswith("ag_ui.")
 
 
 def _message(call: ToolCall, content: Any, error: str | None = None) -> ToolMessage:
