@@ -332,7 +332,7 @@ def _reason(error: ValueError) -> str:
 def _content(result: Any) -> Any:
     """What a tool returned, as the content of a tool message."""
     if isinstance(result, str):
-        return result
+        return _writable(result)
     if isinstance(result, list) and result and all(isinstance(one, _PARTS) for one in result):
         return result
     return "" if result is None else _ANY.dump_json(result).decode()
@@ -343,4 +343,10 @@ def _message(call: ToolCall, content: Any, error: str | None = None) -> ToolMess
 
 
 def _failed(call: ToolCall, reason: str) -> ToolMessage:
+    reason = _writable(reason)
     return _message(call, reason, error=reason)
+
+
+def _writable(text: str) -> str:
+    """The text, with lone surrogates, which no wire can carry, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
