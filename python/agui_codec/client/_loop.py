@@ -103,7 +103,7 @@ class Interrupted(Exception):
 
 
 class TimedOut(Exception):
-    """What was called has taken too long. (A TimeoutError may be one of its own.)"""
+    """What was called has taken too long; a TimeoutError may be one of its own."""
 
 
 class ScopedIterator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +12,6 @@ from uuid import uuid4
 
 from ag_ui.core import ContentPart, Tool, ToolCall, ToolMessage
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     PydanticUserError,
@@ -314,9 +314,18 @@ async def _answer(one: FrontendTool, call: ToolCall, run: Run) -> ToolMessage:
     except _loop.TimedOut:
         logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
         return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
         logger.exception("tool call %r of %s failed", call.id, one.name)
         return _failed(call, f"{type(error).__name__}: {error}")
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is being cancelled, rather than something that a tool waits for."""
+    task = asyncio.current_task() if _loop.on_asyncio() else None
+    # Python 3.10 does not tell.
+    return task is None or not hasattr(task, "cancelling") or task.cancelling() > 0
 
 
 def _reason(error: ValueError) -> str:
