@@ -541,6 +541,8 @@ class Run(AsyncIterator[Event]):
             if answers is None:
                 return False
             self._resume = build_resume(interrupts, answers)
+            # One may have expired in the meantime.
+            self._check_resume()
         elif self._status == "success" and (calls := agent.pending_tool_calls):
             executable = self._tools.executable(calls)
             if not executable:
