@@ -555,8 +555,9 @@ class Run(AsyncIterator[Event]):
         else:
             return False
         if self.rounds >= turn.max_rounds:
+            still = "interrupts its run" if self._status == "interrupt" else "calls tools"
             raise ToolRoundsError(
-                f"the agent still calls tools after {self.rounds} rounds",
+                f"the agent still {still} after {self.rounds} rounds",
                 self.snapshot,
                 run_id=self.run_id,
                 thread_id=self.thread_id,
