@@ -683,6 +683,7 @@ def test_max_rounds() -> None:
             assert len(agent.inputs) == most
             result = caught.value.result
             assert len(result.run_ids) == most
+            assert result.status == "success"
             # The last calls have been answered: the next run can go on.
             assert result.pending_tool_calls == []
             assert rounds.calls.count("finalized") == most

@@ -288,9 +288,11 @@ class Run(AsyncIterator[Event]):
     @property
     def snapshot(self) -> RunResult:
         """The result so far. It never raises."""
+        return self._result_with(self._status if self._over else "running")
+
+    def _result_with(self, status: Status) -> RunResult:
         agent = self.agent
         new = [message for message in agent.messages if _id(message) not in self._known]
-        status = self._status if self._over else "running"
         return RunResult(
             status=status,
             result=self._result,
@@ -524,7 +526,7 @@ class Run(AsyncIterator[Event]):
     def _truncated(self, what: str) -> TruncatedRunError:
         return TruncatedRunError(
             f"run {self.run_id!r}: {what}, after {self._events} events",
-            self.snapshot,
+            self._result_with("truncated"),
             events=self._events,
             run_id=self.run_id,
             thread_id=self.thread_id,
@@ -558,7 +560,7 @@ class Run(AsyncIterator[Event]):
             still = "interrupts its run" if self._status == "interrupt" else "calls tools"
             raise ToolRoundsError(
                 f"the agent still {still} after {self.rounds} rounds",
-                self.snapshot,
+                self._result_with(self._status),
                 run_id=self.run_id,
                 thread_id=self.thread_id,
             )
