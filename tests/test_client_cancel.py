@@ -430,7 +430,7 @@ def test_left_at_every_event(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS[:2], ids=NAMES[:2])
 def test_cancellation_while_an_error_is_reported(options: dict[str, Any]) -> None:
-    """A run that fails is cancelled wherever it waits: its last callbacks come once all the same."""
+    """A run that fails is cancelled where it waits: its last callbacks come once all the same."""
 
     def broken(body: dict[str, Any]) -> list[Event]:
         return first(body)[:3]
@@ -520,7 +520,7 @@ def test_on_trio() -> None:
             with anyio.CancelScope() as scope:
                 group.start_soon(hold, scope)
                 await agent.run_agent()
-        assert [calls for calls in watch.rounds.values()] == [["initialized", "finalized"]]
+        assert list(watch.rounds.values()) == [["initialized", "finalized"]]
         assert not agent.is_running
 
     anyio.run(main, backend="trio")

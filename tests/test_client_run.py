@@ -204,6 +204,7 @@ def test_truncated(script: list[Any]) -> None:
             await collect(agent.run_agent(), delivered)
         assert caught.value.events == len(delivered) == (4 if script else 0)
         assert caught.value.result.text == ("Hello" if script else "")
+        assert caught.value.result.status == "truncated"
         assert log.calls == ["initialized", "failed", "finalized"]
         assert log.errors == [caught.value]
 

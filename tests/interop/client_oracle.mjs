@@ -1,14 +1,16 @@
 // What subscribers of the TypeScript client are told. One JSON object per line on stdin,
-// {"threadId", "events", "messages", "state", "subscribers": [seed or null, ...], "resume"}; per line
-// on stdout {"trace": [...], "resolved", "result", "newMessages", "messages", "state", "interrupts"}.
+// {"threadId", "events", "messages", "state", "subscribers": [seed or null, ...], "resume",
+// "middleware"}; per line on stdout {"trace": [...], "resolved", "result", "newMessages", "messages",
+// "state", "interrupts"}. With a stack of middleware, which the tests have too, "events" instead of the
+// trace: what the subscribers were given.
 //
 // A subscriber with a seed mutates by a rule that the tests follow too. Events come one by one, each
 // after all callbacks of the one before it.
 import { createHash } from "node:crypto";
 import { createInterface } from "node:readline";
 import { setImmediate as turn } from "node:timers/promises";
-import { AbstractAgent } from "@ag-ui/client";
-import { Observable } from "rxjs";
+import { AbstractAgent, FilterToolCallsMiddleware, Middleware } from "@ag-ui/client";
+import { concatMap, from, map, Observable } from "rxjs";
 
 console.warn = console.error = console.log = () => {};
 
@@ -112,6 +114,38 @@ class Replay extends AbstractAgent {
   }
 }
 
+class AddsCustom extends Middleware {
+  run(input, next) {
+    return this.runNextWithState(input, next).pipe(
+      concatMap(({ event, messages, state }) => {
+        const changes = ["TEXT_MESSAGE_END", "TOOL_CALL_END", "STATE_DELTA"].includes(event.type);
+        const value = { messages: messages.length, state };
+        return from(changes ? [event, { type: "CUSTOM", name: "length", value }] : [event]);
+      }),
+    );
+  }
+}
+
+class Expands extends Middleware {
+  run(input, next) {
+    return this.runNext(input, next);
+  }
+}
+
+const shout = (event) =>
+  event.type === "TEXT_MESSAGE_CONTENT" ? { ...event, delta: event.delta.toUpperCase() } : event;
+const shouts = (input, next) => next.run(input).pipe(map(shout));
+
+const STACKS = {
+  three: () => [new AddsCustom(), new FilterToolCallsMiddleware({ disallowedToolCalls: ["f"] }), shouts],
+  "filter outermost": () => [
+    new FilterToolCallsMiddleware({ allowedToolCalls: ["g"] }),
+    new Expands(),
+    new AddsCustom(),
+  ],
+  functions: () => [shouts, shouts],
+};
+
 for await (const line of createInterface({ input: process.stdin })) {
   const job = JSON.parse(line);
   const agent = new Replay({
@@ -121,6 +155,21 @@ for await (const line of createInterface({ input: process.stdin })) {
   });
   agent.events = job.events;
   const trace = [];
+  if (job.middleware !== undefined) {
+    const events = [];
+    agent.use(...STACKS[job.middleware]());
+    agent.subscribe({ onEvent: ({ event }) => void events.push(structuredClone(event)) });
+    const answer = { events, resolved: true };
+    try {
+      await agent.runAgent({ runId: "r" });
+    } catch (error) {
+      answer.resolved = false;
+      answer.error = String(error.message ?? error);
+    }
+    const { messages, state } = agent;
+    process.stdout.write(JSON.stringify({ ...answer, messages, state }) + "\n");
+    continue;
+  }
   const [last, ...others] = (job.subscribers ?? [null]).map((seed, number) => new Recorder(number, seed, trace));
   others.forEach((subscriber) => agent.subscribe(subscriber));
   const answer = { trace, resolved: true };

@@ -116,6 +116,10 @@ class Interrupted(Exception):
     """What was waited for has been interrupted."""
 
 
+class TimedOut(Exception):
+    """What was called has taken too long; a TimeoutError may be one of its own."""
+
+
 class ScopedIterator:
     """An async iterator, each step of which :class:`Interruption` can end, for trio."""
 
@@ -136,15 +140,13 @@ async def call(
     """Call a function of the user's, a sync one in a thread.
 
     Raises:
-        TimeoutError: It took longer than ``timeout`` seconds.
+        TimedOut: It took longer than ``timeout`` seconds.
     """
     if timeout is None:
         return await _called(handler, arguments)
-    try:
-        with anyio().fail_after(timeout):
-            return await _called(handler, arguments)
-    except asyncio.TimeoutError as error:  # not TimeoutError on 3.10
-        raise TimeoutError from error
+    with anyio().move_on_after(timeout):
+        return await _called(handler, arguments)
+    raise TimedOut
 
 
 async def _called(handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

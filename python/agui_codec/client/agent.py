@@ -7,6 +7,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
@@ -459,9 +460,16 @@ class AbstractAgent(ABC):
         if len(as_stages) < len(links):
             chain = _Chain(self, links)
             source = Source(chain.start(input), close=chain.close, transport_errors=chain.errors)
-            return source, Pipeline(*after, as_models=not self.as_dict)
+            last = [_to_dict] if self.as_dict else []
+            return source, Pipeline(*last, *after, as_models=not self.as_dict)
         source = await self._source(self._outgoing(input), connects=connects)
-        stages: list[Any] = [make() for make in as_stages]
+        stages: list[Any] = []
+        for at, make in enumerate(as_stages, 1):
+            stages.append(make())
+            native = type(stages[-1]).__module__ == "agui_codec._native"
+            if not native and (at < len(as_stages) or self.as_dict):
+                # It may give models; the next one sees wire dicts.
+                stages.append(_to_dict)
         if source.content_type is not None:
             before: list[Any] = [self._decoder(source.content_type)]
         else:
@@ -495,30 +503,40 @@ class _Chain:
     def __init__(self, agent: AbstractAgent, links: Sequence[Link]) -> None:
         self._agent = agent
         self._links = links
-        # Everything that was started, and how far inside it stands.
+        # Everything that was started, with its depth: 0 for the outermost middleware.
         self._started: list[tuple[int, Any]] = []
         self.errors = agent._transport_errors()
 
     def start(self, input: RunAgentInput) -> AsyncIterator[Any]:
         run: Callable[[RunAgentInput], AsyncIterator[Any]] = self._produce
-        for depth, one in reversed([*enumerate(self._links)]):
-            run = self._step(depth, one, Next(run, self._agent))
+        for depth in reversed(range(len(self._links))):
+            run = self._step(depth, Next(run, self._agent, partial(self._keep, depth)))
         return run(input)
 
     def _step(
-        self, depth: int, one: Link, next: Next
+        self, depth: int, next: Next
     ) -> Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]]:
+        one = self._links[depth]
+
         def run(input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
             events = one.run(input, next)
-            self._started.append((depth, events))
-            return _events(events, one.run)
+            self._keep(depth, events)
+            if depth == 0:
+                return _events(events, one.run)
+            # The middleware in front sees wire dicts.
+            converted = athrough(_events(events, one.run), _to_dict)
+            self._keep(depth, converted)
+            return converted
 
         return run
 
     def _produce(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         events = self._read(input)
-        self._started.append((len(self._links), events))
+        self._keep(len(self._links), events)
         return events
+
+    def _keep(self, depth: int, events: Any) -> None:
+        self._started.append((depth, events))
 
     async def _read(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         """The producer's events as wire dicts of today's protocol."""
@@ -529,16 +547,18 @@ class _Chain:
             upgraded = athrough(
                 source.items, decoder, LegacyUpgrader(on_deviation=agent._on_deviation)
             )
-            async with aclosing(upgraded) as events:
-                async for event in events:
+            async with aclosing(upgraded):
+                async for event in upgraded:
                     yield event
         finally:
             await source.close()
 
     async def close(self) -> None:
-        """Close everything, the outermost first, whatever happens to one of them."""
+        """Close everything, the outermost first, whatever that raises."""
+        started, self._started = self._started, []
+        started.sort(key=itemgetter(0))
         async with AsyncExitStack() as stack:
-            for _, events in sorted(self._started, key=itemgetter(0), reverse=True):
+            for _, events in reversed(started):
                 if (aclose := getattr(events, "aclose", None)) is not None:
                     stack.push_async_callback(aclose)
 
@@ -547,7 +567,11 @@ def _events(events: Any, made_by: Any) -> AsyncIterator[Any]:
     """The iterator over what a producer or a middleware has returned."""
     if hasattr(events, "__aiter__"):
         return cast("AsyncIterator[Any]", aiter(events))
-    name = f"{type(made_by).__name__}.run" if not callable(made_by) else made_by.__qualname__
+    if isinstance(made_by, AbstractAgent):
+        made_by = made_by.run
+    # A partial has no name, nor has an object that is called.
+    made_by = getattr(made_by, "func", made_by)
+    name = getattr(made_by, "__qualname__", type(made_by).__qualname__)
     if hasattr(events, "close") and hasattr(events, "send"):
         events.close()
         raise TypeError(f"{name} is a coroutine function; it has to yield its events")

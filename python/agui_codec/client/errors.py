@@ -96,7 +96,7 @@ class TruncatedRunError(RunError):
 
 
 class ToolRoundsError(RunError):
-    """The agent still calls tools after ``max_rounds`` runs."""
+    """The agent still calls tools, or interrupts its run, after ``max_rounds`` runs."""
 
 
 class AgentUsageError(AGUIError):

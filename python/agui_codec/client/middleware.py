@@ -49,10 +49,15 @@ class Next:
     """
 
     def __init__(
-        self, run: Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]], agent: Any
+        self,
+        run: Callable[[RunAgentInput], AsyncIterator[dict[str, Any]]],
+        agent: Any,
+        keep: Callable[[Any], object] = lambda events: None,
     ) -> None:
         self._run = run
         self._agent = agent
+        # Has an iterator closed when the run ends.
+        self._keep = keep
 
     def __call__(self, input: RunAgentInput) -> AsyncIterator[dict[str, Any]]:
         """Run what stands behind, from this input."""
@@ -108,16 +113,25 @@ class Middleware(ABC):
 
     def run_next(self, input: RunAgentInput, next: Next) -> AsyncIterator[dict[str, Any]]:
         """The events of ``next``, with chunks expanded."""
-        return athrough(next(input), ChunkExpander())
+        events = athrough(next(input), ChunkExpander())
+        next._keep(events)
+        return events
 
-    async def run_next_with_state(
+    def run_next_with_state(
         self, input: RunAgentInput, next: Next
     ) -> AsyncIterator[tuple[dict[str, Any], list[Any], Any]]:
         """The events of ``next``, chunks expanded, with what they add up to.
 
-        Yields:
-            An event, and the messages and the state after it.
+        Returns:
+            An iterator over events, each with the messages and the state after it.
         """
+        events = self._with_state(input, next)
+        next._keep(events)
+        return events
+
+    async def _with_state(
+        self, input: RunAgentInput, next: Next
+    ) -> AsyncIterator[tuple[dict[str, Any], list[Any], Any]]:
         state = {} if input.state is None else input.state
         reducer = EventReducer(input.messages, state, on_deviation=lambda _: None)
         events = self.run_next(input, next)
@@ -170,6 +184,9 @@ class FilterToolCallsMiddleware(Middleware):
         return name in self._disallowed
 
 
+_OF_A_CALL = frozenset(("TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"))
+
+
 class _ToolCallFilter:
     """The stage of :class:`FilterToolCallsMiddleware`, for one stream."""
 
@@ -178,18 +195,19 @@ class _ToolCallFilter:
         self._blocked: set[str] = set()
 
     def feed(self, event: dict[str, Any], /) -> list[dict[str, Any]]:
-        kind = event["type"]
+        # What is malformed passes: enforcement, which comes next, says what is wrong with it.
+        kind, call = event.get("type"), event.get("toolCallId")
         if kind == "RUN_STARTED":
             # Calls are of a run, and their ids may come again in the next one.
             self._blocked.clear()
-        elif kind == "TOOL_CALL_START":
-            if self._blocks(event["toolCallName"]):
-                self._blocked.add(event["toolCallId"])
-                return []
         elif kind == "RUN_FINISHED":
             return [self._finished(event)]
-        elif kind.startswith("TOOL_CALL_") and event.get("toolCallId") in self._blocked:
-            return []
+        elif isinstance(call, str):
+            name = event.get("toolCallName")
+            if kind == "TOOL_CALL_START" and isinstance(name, str) and self._blocks(name):
+                self._blocked.add(call)
+            if call in self._blocked and kind in _OF_A_CALL:
+                return []
         return [event]
 
     def _finished(self, event: dict[str, Any]) -> dict[str, Any]:
@@ -197,9 +215,11 @@ class _ToolCallFilter:
         if not isinstance(outcome, dict):
             return event
         named = outcome.get("pendingToolCallIds")
-        if not named or self._blocked.isdisjoint(named):
+        if not isinstance(named, list):
             return event
-        left = [one for one in named if one not in self._blocked]
+        left = [one for one in named if not (isinstance(one, str) and one in self._blocked)]
+        if len(left) == len(named):
+            return event
         return {**event, "outcome": {**outcome, "pendingToolCallIds": left}}
 
     def close(self) -> list[dict[str, Any]]:

@@ -295,9 +295,11 @@ class Run(AsyncIterator[Event]):
     @property
     def snapshot(self) -> RunResult:
         """The result so far. It never raises."""
+        return self._result_with(self._status if self._over else "running")
+
+    def _result_with(self, status: Status) -> RunResult:
         agent = self.agent
         new = [message for message in agent.messages if _id(message) not in self._known]
-        status = self._status if self._over else "running"
         return RunResult(
             status=status,
             result=self._result,
@@ -553,7 +555,7 @@ class Run(AsyncIterator[Event]):
     def _truncated(self, what: str) -> TruncatedRunError:
         return TruncatedRunError(
             f"run {self.run_id!r}: {what}, after {self._events} events",
-            self.snapshot,
+            self._result_with("truncated"),
             events=self._events,
             run_id=self.run_id,
             thread_id=self.thread_id,
@@ -571,6 +573,8 @@ class Run(AsyncIterator[Event]):
             if answers is None:
                 return False
             self._resume = build_resume(interrupts, answers)
+            # One may have expired in the meantime.
+            self._check_resume()
         elif self._status == "success" and (calls := agent.pending_tool_calls):
             executable = self._tools.executable(calls)
             if not executable:
@@ -585,9 +589,10 @@ class Run(AsyncIterator[Event]):
             return False
         self._stop_if_ended()
         if self.rounds >= turn.max_rounds:
+            still = "interrupts its run" if self._status == "interrupt" else "calls tools"
             raise ToolRoundsError(
-                f"the agent still calls tools after {self.rounds} rounds",
-                self.snapshot,
+                f"the agent still {still} after {self.rounds} rounds",
+                self._result_with(self._status),
                 run_id=self.run_id,
                 thread_id=self.thread_id,
             )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, overload
 from uuid import uuid4
 
-from ag_ui.core import Tool, ToolCall, ToolMessage
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from ag_ui.core import ContentPart, Tool, ToolCall, ToolMessage
+from pydantic import (
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from agui_codec.client import _loop
 
@@ -31,6 +39,9 @@ Consent = Callable[["ToolCallContext"], "bool | Awaitable[bool]"]
 CONCURRENT_CALLS = 4
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+#: The classes of content parts: a union, annotated.
+_PARTS: tuple[type, ...] = get_args(get_args(ContentPart)[0])
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,9 @@ class FrontendTool:
     timeout: float | None = None
     consent: Consent | None = None
     follow_up: bool = True
-    _arguments: type[BaseModel] | None = field(default=None, repr=False, compare=False)
+    _validate: Callable[[str], dict[str, Any]] | None = field(
+        default=None, repr=False, compare=False
+    )
     _context: str | None = field(default=None, repr=False, compare=False)
 
     def definition(self) -> Tool:
@@ -113,10 +126,8 @@ class FrontendTool:
             ValueError: They are not JSON, not an object, or not what the signature says.
         """
         text = text or "{}"
-        if self._arguments is not None:
-            model = self._arguments.model_validate_json(text)
-            # By name, since a dump would turn models among the values into dicts.
-            return {name: getattr(model, name) for name in type(model).model_fields}
+        if self._validate is not None:
+            return self._validate(text)
         arguments = _ANY.validate_json(text)
         if not isinstance(arguments, dict):
             raise ValueError(f"expected an object, got {type(arguments).__name__}")
@@ -175,42 +186,59 @@ def tool(
 
     def make(handler: Handler) -> FrontendTool:
         title = name or str(getattr(handler, "__name__", type(handler).__name__))
-        arguments, context = _arguments(handler, title)
+        try:
+            schema, validate, context = _arguments(handler, title)
+        except (PydanticUserError, NameError) as error:
+            raise TypeError(f"tool {title!r}: {error}") from error
         return FrontendTool(
             name=title,
             description=inspect.getdoc(handler) or "" if description is None else description,
-            parameters=arguments.model_json_schema(),
+            parameters=schema,
             handler=handler,
             metadata=metadata,
             timeout=timeout,
             consent=consent,
             follow_up=follow_up,
-            _arguments=arguments,
+            _validate=validate,
             _context=context,
         )
 
     return make if function is None else make(function)
 
 
-def _arguments(handler: Handler, title: str) -> tuple[type[BaseModel], str | None]:
-    """A model of the arguments, and the name of the parameter that takes the context."""
-    target = handler if inspect.isroutine(handler) else type(handler).__call__
-    hints = get_type_hints(target, include_extras=True)
+def _arguments(
+    handler: Handler, title: str
+) -> tuple[dict[str, Any], Callable[[str], dict[str, Any]], str | None]:
+    """What the signature says: a schema, what validates arguments, where the context goes."""
     fields: dict[str, Any] = {}
+    # The fields of the model have names of their own: a parameter may be called as one of the
+    # attributes that every model has.
+    names: dict[str, str] = {}
     context = None
-    for parameter in inspect.signature(handler).parameters.values():
+    for parameter in inspect.signature(handler, eval_str=True).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(
                 f"tool {title!r}: parameter {parameter.name!r} cannot be passed by keyword"
             )
-        annotation = hints.get(parameter.name, Any)
+        empty = parameter.empty
+        annotation = Any if parameter.annotation is empty else parameter.annotation
         if annotation is ToolCallContext:
             context = parameter.name
             continue
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (annotation, default)
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-    return create_model(title, __config__=config, **fields), context
+        name = f"argument_{len(names)}"
+        names[name] = parameter.name
+        fields[name] = (
+            Annotated[annotation, Field(alias=parameter.name)],
+            ... if parameter.default is empty else parameter.default,
+        )
+    model = create_model(title, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def validate(text: str) -> dict[str, Any]:
+        found = model.model_validate_json(text)
+        # By name, since a dump would turn models among the values into dicts.
+        return {parameter: getattr(found, name) for name, parameter in names.items()}
+
+    return model.model_json_schema(), validate, context
 
 
 class ToolSet:
@@ -219,28 +247,28 @@ class ToolSet:
     def __init__(self, tools: Iterable[Any]) -> None:
         self.definitions: list[Any] = []
         self._tools: dict[str, FrontendTool] = {}
+        names: set[str] = set()
+        definition: Any
         for given in tools:
-            if isinstance(given, (Tool, Mapping)):
-                self.definitions.append(given)
-                continue
-            if not isinstance(given, FrontendTool):
-                if not callable(given):
-                    raise TypeError(
-                        "a tool is a FrontendTool, a function, an ag_ui.core.Tool or a dict; "
-                        f"got {given!r}"
-                    )
-                given = tool(given)
-            if given.name in self._tools:
-                raise TypeError(f"two tools have the name {given.name!r}")
-            self._tools[given.name] = given
-            self.definitions.append(given.definition())
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all tools, executable here or not."""
-        return frozenset(
-            one["name"] if isinstance(one, Mapping) else one.name for one in self.definitions
-        )
+            if isinstance(given, Mapping) and isinstance(given.get("name"), str):
+                name, definition = given["name"], given
+            elif isinstance(given, Tool):
+                name, definition = given.name, given
+            elif isinstance(given, FrontendTool) or callable(given):
+                one = given if isinstance(given, FrontendTool) else tool(given)
+                name, definition = one.name, one.definition()
+                self._tools[name] = one
+            else:
+                raise TypeError(
+                    "a tool is a FrontendTool, a function, an ag_ui.core.Tool or a dict that is "
+                    f"one; got {given!r}"
+                )
+            if name in names:
+                raise TypeError(f"two tools have the name {name!r}")
+            names.add(name)
+            self.definitions.append(definition)
+        #: The names of all tools, executable here or not.
+        self.names = frozenset(names)
 
     def executable(
         self, calls: Iterable[ToolCall | dict[str, Any]]
@@ -283,12 +311,21 @@ async def _answer(one: FrontendTool, call: ToolCall, run: Run) -> ToolMessage:
         handler = cast("Handler", one.handler)
         result = await _loop.call(handler, arguments, one.timeout)
         return _message(call, _content(result))
-    except Exception as error:
-        if isinstance(error, TimeoutError) and one.timeout is not None:
-            logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
-            return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
+    except _loop.TimedOut:
+        logger.warning("tool call %r of %s: no answer in %s s", call.id, one.name, one.timeout)
+        return _failed(call, f"{one.name} took longer than {one.timeout} seconds.")
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise
         logger.exception("tool call %r of %s failed", call.id, one.name)
         return _failed(call, f"{type(error).__name__}: {error}")
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task is being cancelled, rather than something that a tool waits for."""
+    task = asyncio.current_task() if _loop.on_asyncio() else None
+    # Python 3.10 does not tell.
+    return task is None or not hasattr(task, "cancelling") or task.cancelling() > 0
 
 
 def _reason(error: ValueError) -> str:
@@ -304,15 +341,10 @@ def _reason(error: ValueError) -> str:
 def _content(result: Any) -> Any:
     """What a tool returned, as the content of a tool message."""
     if isinstance(result, str):
-        return result
-    if isinstance(result, list) and result and all(_is_part(one) for one in result):
+        return _writable(result)
+    if isinstance(result, list) and result and all(isinstance(one, _PARTS) for one in result):
         return result
     return "" if result is None else _ANY.dump_json(result).decode()
-
-
-def _is_part(value: Any) -> bool:
-    # The classes of content parts are no family of their own; `type` and the module tell.
-    return isinstance(value, BaseModel) and type(value).__module__.startswith("ag_ui.")
 
 
 def _message(call: ToolCall, content: Any, error: str | None = None) -> ToolMessage:
@@ -320,4 +352,10 @@ def _message(call: ToolCall, content: Any, error: str | None = None) -> ToolMess
 
 
 def _failed(call: ToolCall, reason: str) -> ToolMessage:
+    reason = _writable(reason)
     return _message(call, reason, error=reason)
+
+
+def _writable(text: str) -> str:
+    """The text, with lone surrogates, which no wire can carry, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
