@@ -485,7 +485,7 @@ class Run(AsyncIterator[Event]):
                         else:
                             call = _new_call(Call)
                             call.agent, call.run, call.event = agent, self, event
-                            rest = plans.deliver(call, plan)
+                            rest = plan.deliver(call)
                             if rest is not None:
                                 await rest
                             if plan.event_type in LIFECYCLE:

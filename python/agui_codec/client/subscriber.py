@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter, itemgetter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
@@ -391,9 +392,11 @@ class Plan:
         quick: Whether the callbacks of the type, and those notifications, are all there is.
         targets: The ids of messages or tool calls that exist; None if an event needs none.
         target_of: The id that an event is about, if it needs one.
+        deliver: Calls everybody back about an event, and applies it; what it returns is left to
+            wait for.
     """
 
-    __slots__ = ("event_type", "notifies", "quick", "target_of", "targets", "typed")
+    __slots__ = ("deliver", "event_type", "notifies", "quick", "target_of", "targets", "typed")
 
     def __init__(self, event_type: str, typed: tuple[Method, ...]) -> None:
         self.event_type = event_type
@@ -402,6 +405,7 @@ class Plan:
         self.quick = False
         self.targets: set[str] | None = None
         self.target_of: Callable[[Any], str] = _no_target
+        self.deliver: Callable[[Call], Awaitable[None] | None]
 
 
 class Listeners(dict[Any, "Plan | None"]):
@@ -454,6 +458,10 @@ class Listeners(dict[Any, "Plan | None"]):
             elif event_type in _CALLS:
                 plan.targets = self._known_calls
                 plan.target_of = _getter(key, "tool_call_id", "toolCallId")
+            if plan.quick and len(typed) == 1 and not plan.notifies:
+                plan.deliver = self._for_one(plan, typed[0])
+            else:
+                plan.deliver = partial(self._all, plan)
         self[key] = plan
         return plan
 
@@ -469,12 +477,39 @@ class Listeners(dict[Any, "Plan | None"]):
 
     # -- events -----------------------------------------------------------------------------
 
-    def deliver(self, call: Call, plan: Plan) -> Awaitable[None] | None:
-        """Call everybody back about an event, and apply it.
+    def _for_one(self, plan: Plan, method: Method) -> Callable[[Call], Awaitable[None] | None]:
+        """The commonest case: one callback, of the type. This runs for each token."""
+        apply, targets, target_of = self._agent._reducer.apply, plan.targets, plan.target_of
 
-        Returns:
-            What is left to wait for; None if all is done.
-        """
+        def deliver(call: Call) -> Awaitable[None] | None:
+            event = call.event
+            if targets is not None and target_of(event) not in targets:
+                return self._deliver(call, plan)
+            try:
+                returned = method(call)
+            except Exception:
+                self._refused(method)
+            else:
+                if returned is not None:
+                    return finish(call, returned)
+            apply(event)
+            return None
+
+        async def finish(call: Call, returned: Any) -> None:
+            if type(returned) is CoroutineType:
+                try:
+                    returned = await returned
+                except Exception:
+                    self._refused(method)
+                    returned = None
+            if returned is None:
+                apply(call.event)
+            else:
+                await self._rest(call, plan, method, returned, iter(()))
+
+        return deliver
+
+    def _all(self, plan: Plan, call: Call) -> Awaitable[None] | None:
         event = call.event
         if not plan.quick or (
             plan.targets is not None and plan.target_of(event) not in plan.targets
