@@ -36,6 +36,7 @@ from agui_codec.client.middleware import (
     MiddlewareFunction,
     Next,
 )
+from agui_codec.client.options import AgentOptions, RunOptions
 from agui_codec.client.run import Run, RunResult
 from agui_codec.client.subscriber import UNSET, AgentSubscriber, Call, Mutation, Subscription
 from agui_codec.client.tool import FrontendTool, ToolCallContext, tool
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNSET",
     "AbstractAgent",
+    "AgentOptions",
     "AgentSubscriber",
     "AgentUsageError",
     "Call",
@@ -67,6 +69,7 @@ __all__ = [
     "RunError",
     "RunFailedError",
     "RunInProgressError",
+    "RunOptions",
     "RunResult",
     "Subscription",
     "ToolCallContext",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import weakref
 
     from ag_ui.core import AgentCapabilities, ContentPart, Context, Interrupt, Message, Tool
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from agui_codec._native import Deviation
     from agui_codec.client.middleware import (
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Middleware,
         MiddlewareFunction,
     )
+    from agui_codec.client.options import RunOptions
     from agui_codec.client.run import OnInterrupt
     from agui_codec.client.subscriber import AgentSubscriber
     from agui_codec.client.tool import FrontendTool
@@ -319,7 +320,7 @@ class AbstractAgent(ABC):
         return Run(self, Turn(subscriber=subscriber, connects=True))
 
     def run_sync(
-        self, prompt: str | Sequence[ContentPart] | None = None, /, **options: Any
+        self, prompt: str | Sequence[ContentPart] | None = None, /, **options: Unpack[RunOptions]
     ) -> RunResult:
         """Run the agent from code that is not asynchronous, in an event loop of its own.
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from types import ModuleType, TracebackType
 
     from ag_ui.core import RunAgentInput
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+    from agui_codec.client.options import AgentOptions
 
 __all__ = ["HttpAgent", "ResponseInfo"]
 
@@ -114,7 +116,7 @@ class HttpAgent(AbstractAgent):
         connect_url: str | None = None,
         max_event_bytes: int = 10 * 1024 * 1024,
         allow_done: bool = False,
-        **agent_options: Any,
+        **agent_options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(**agent_options)
         if wire not in ("sse", "protobuf"):

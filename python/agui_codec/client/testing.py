@@ -28,7 +28,9 @@ from agui_codec.encoder import EventEncoder
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+    from agui_codec.client.options import AgentOptions
 
 __all__ = ["Recording", "ScriptedAgent", "assert_conformant", "serve"]
 
@@ -57,7 +59,9 @@ class ScriptedAgent(AbstractAgent):
     """
 
     def __init__(
-        self, *scripts: Script | Callable[[RunAgentInput], Script], **agent_options: Any
+        self,
+        *scripts: Script | Callable[[RunAgentInput], Script],
+        **agent_options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(**agent_options)
         self.inputs: list[RunAgentInput] = []
