@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from agui_codec.client import (
     HttpAgent,
     HttpStatusError,
     Mutation,
+    Next,
     Run,
     RunInProgressError,
     TruncatedRunError,
@@ -199,7 +201,9 @@ class Pieces:
         raise StopAsyncIteration
 
 
-def mocked(body: Body, content_type: str = SSE, **options: Any) -> HttpAgent:
+def mocked(
+    body: Body, content_type: str = SSE, kind: type[HttpAgent] = HttpAgent, **options: Any
+) -> HttpAgent:
     """An agent whose server answers everything with this."""
 
     async def handle(request: httpx.Request) -> httpx.Response:
@@ -207,16 +211,31 @@ def mocked(body: Body, content_type: str = SSE, **options: Any) -> HttpAgent:
         return httpx.Response(200, headers={"content-type": content_type}, stream=body)
 
     client = httpx.AsyncClient(transport=httpx.MockTransport(handle))
-    return HttpAgent("http://host/", client=client, thread_id="t", as_dict=True, **options)
+    return kind("http://host/", client=client, thread_id="t", as_dict=True, **options)
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
+async def passing(input: RunAgentInput, next: Next) -> AsyncIterator[Any]:
+    async for event in next(input):
+        yield event
+
+
+class Wraps(HttpAgent):
+    """Has a producer of its own around that of the transport."""
+
+    async def run(self, input: RunAgentInput) -> AsyncIterator[Any]:
+        async with aclosing(super().run(input)) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+
+@pytest.mark.parametrize("way", ["plain", "middleware", "subclass"])
 @pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
-def test_cut_at_every_byte(wire: str, breaks: bool) -> None:
+def test_cut_at_every_byte(wire: str, breaks: bool, way: str) -> None:
     frames = [encoded([event], wire) for event in EVENTS]
     whole = b"".join(frames)
     # An event whose last line is whole comes, if the body ends there and does not break off.
@@ -224,11 +243,13 @@ def test_cut_at_every_byte(wire: str, breaks: bool) -> None:
     ends = [sum(map(len, frames[: at + 1])) - blank for at in range(len(frames))]
 
     async def main() -> None:
-        for cut in range(len(whole) + 1):
+        for cut in range(0, len(whole) + 1, 1 if way == "plain" else 3):
             count = sum(end <= cut for end in ends) if cut < len(whole) else 30
             error = httpx.ReadError("reset") if breaks else None
             body = Body([whole[:cut]] if cut % 2 else pieces(whole[:cut], 61), error)
-            agent = mocked(body, wire)
+            agent = mocked(body, wire, Wraps if way == "subclass" else HttpAgent)
+            if way == "middleware":
+                agent.use(passing)
             if count == 30:
                 one = await check(agent, "success", 30)
             else:
@@ -341,6 +362,45 @@ def test_a_stream_that_breaks_a_rule_is_closed() -> None:
         body = Body([encoded([*EVENTS[:4], EVENTS[3]]), encoded(EVENTS[4:])], waits=True)
         await check(mocked(body), "error", 4, error=SequenceError)
         assert body.closed == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["plain", "middleware", "subclass"])
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+def test_half_an_event_after_the_end_of_the_run(wire: str, way: str) -> None:
+    async def main() -> None:
+        for error in (None, httpx.ReadError("reset")):
+            half = encoded([{"type": "RUN_ERROR", "message": "late"}], wire)[:-4]
+            agent = mocked(
+                Body([encoded(EVENTS, wire) + half], error),
+                wire,
+                Wraps if way == "subclass" else HttpAgent,
+            )
+            if way == "middleware":
+                agent.use(passing)
+            await check(agent, "success", 30)
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["middleware", "subclass"])
+def test_leaving_a_producer_around_the_transport(way: str) -> None:
+    async def main() -> None:
+        async def read(one: Run) -> None:
+            async for event in one:
+                if event["type"] == "TEXT_MESSAGE_START":
+                    break
+
+        body = Body([encoded(EVENTS)], waits=True)
+        agent = mocked(body, SSE, Wraps if way == "subclass" else HttpAgent)
+        if way == "middleware":
+            agent.use(passing)
+        await check(agent, "aborted", 4, read=read)
+        assert body.closed == 1
+        asyncio.get_running_loop().call_later(0.02, agent.abort_run)
+        await check(agent, "aborted", 30)
+        assert body.closed == 2
 
     run(main)
 
@@ -575,17 +635,12 @@ class Answers(AbstractAgent):
                 raise ConnectionError from None
             raise
 
-    def _transport_errors(self) -> tuple[type[Exception], ...]:
-        return (ConnectionError,)
-
 
 class Transport(Answers):
     """The same with the errors of a transport."""
 
-    async def _source(self, input: RunAgentInput, *, connects: bool) -> Any:
-        source = await super()._source(input, connects=connects)
-        source.transport_errors = (ConnectionError,)
-        return source
+    def _transport_errors(self) -> tuple[type[Exception], ...]:
+        return (ConnectionError,)
 
 
 @pytest.mark.parametrize("way", ["item", "stop", "error", "transport", "raise"])
@@ -695,7 +750,7 @@ def test_abort_and_cancel_at_once(first: str) -> None:
         assert watch.lifecycle == ["initialized", "finalized"]
         assert not agent.is_running
 
-    run(main, drops=True)
+    run(main)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="a task does not count cancellations there")
@@ -716,7 +771,7 @@ def test_abort_in_a_task_that_was_cancelled_before() -> None:
         task.cancel()
         assert await task == "aborted"
 
-    run(main, drops=True)
+    run(main)
 
 
 TOOL_CALL = [
@@ -840,7 +895,7 @@ def test_a_subscriber_that_hangs() -> None:
         assert not agent.is_running
         assert body.closed == 1
 
-    run(main, drops=True)
+    run(main)
 
 
 def test_a_subscriber_that_starts_another_run() -> None:

@@ -8,6 +8,7 @@ import gzip
 import importlib
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from email.utils import formatdate
@@ -189,6 +190,18 @@ def test_the_default_client() -> None:
 def test_another_client_is_refused(client: Any) -> None:
     with pytest.raises(TypeError, match="expected an AsyncClient of httpx2 or httpx, got"):
         HttpAgent("http://127.0.0.1/", client=client)
+
+
+def test_no_http_client_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        agent = HttpAgent("http://127.0.0.1/")
+        monkeypatch.setitem(sys.modules, "httpx2", None)
+        monkeypatch.setitem(sys.modules, "httpx", None)
+        with pytest.raises(ImportError, match=r"pip install agui-codec\[client\]"):
+            await agent.run_agent()
+        assert not agent.is_running
+
+    run(main)
 
 
 def test_an_unknown_wire_is_refused() -> None:

@@ -27,6 +27,7 @@ from agui_codec._native import (
     EventVerifier,
     LegacyUpgrader,
     Pipeline,
+    TruncatedStreamError,
     decode_event,
     downgrade_input,
     to_json,
@@ -490,12 +491,16 @@ class AbstractAgent(ABC):
 
     def _transport_errors(self) -> tuple[type[Exception], ...]:
         """What the source raises if its transport breaks off."""
-        return ()
+        return (TruncatedStreamError,)
 
     async def _source(self, input: RunAgentInput, *, connects: bool) -> Source:
         """Where the events come from; transports with bytes of their own override it."""
         events: Any = self.connect(input) if connects else self.run(input)
-        return Source(_events(events, self), close=_closer(events))
+        return Source(
+            _events(events, self),
+            transport_errors=self._transport_errors(),
+            close=_closer(events),
+        )
 
 
 class _Chain:

@@ -220,15 +220,14 @@ class HttpAgent(AbstractAgent):
             (type(self).connect, HttpAgent.connect) if connects else (type(self).run, HttpAgent.run)
         )
         if mine is not base:
-            source = await super()._source(input, connects=connects)
-            source.transport_errors = self._transport_errors()
-            return source
+            return await super()._source(input, connects=connects)
         return await self._response(input, connects=connects) or Source(_none())
 
     def _transport_errors(self) -> tuple[type[Exception], ...]:
         # Not those of connecting: a run that cannot have begun has not broken off.
         module = self._http()
         return (
+            *super()._transport_errors(),
             module.ReadTimeout,
             module.WriteTimeout,
             module.ReadError,

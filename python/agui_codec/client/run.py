@@ -241,15 +241,15 @@ class Run(AsyncIterator[Event]):
             self._end("aborted")
             await self._wait_for_end()
             return
-        if self._started and not self._over:
-            # Outside of the generator, so that another task may ask it for the next event.
-            self._outside, self._interruption.task = True, _loop.current_task()
-            try:
+        try:
+            if self._started and not self._over:
+                # Outside of the generator: another task may ask that for the next event.
+                self._outside, self._interruption.task = True, _loop.current_task()
                 await self._conclude(GeneratorExit())
-            finally:
-                self._outside = False
-        if not self._stream.ag_running:
-            await self._stream.aclose()
+        finally:
+            self._outside = False
+            if not self._stream.ag_running:
+                await self._stream.aclose()
 
     @property
     def _busy(self) -> bool:
@@ -494,8 +494,10 @@ class Run(AsyncIterator[Event]):
                         yield event
                         if self._ending is not None:
                             raise _Ended
-                    if pipeline.error is not None:
-                        raise self._at_end(pipeline.error) if ended else pipeline.error
+                    if (refused := pipeline.error) is not None:
+                        failure = self._at_end(refused) if ended else refused
+                        if failure is not None:
+                            raise failure
                 await self._end_round()
                 if not await self._answer():
                     break
@@ -513,12 +515,16 @@ class Run(AsyncIterator[Event]):
         try:
             return self._pipeline.close()
         except AGUIError as error:
-            raise self._at_end(error) from error
+            if (failure := self._at_end(error)) is not None:
+                raise failure from error
+            return []
 
-    def _at_end(self, error: BaseException) -> BaseException:
-        """What an error of the stages means at the end of the stream."""
-        ends_early = isinstance(error, (SequenceError, TruncatedStreamError))
-        if not (ends_early and self._status == "running"):
+    def _at_end(self, error: BaseException) -> BaseException | None:
+        """What an error of the stages means at the end of the stream; None for nothing."""
+        if self._status != "running":
+            # The run has ended; so may its connection, even inside an event.
+            return None if isinstance(error, TruncatedStreamError) else error
+        if not isinstance(error, (SequenceError, TruncatedStreamError)):
             return error
         truncated = self._truncated("the stream ended without a terminal event")
         truncated.__cause__ = error
