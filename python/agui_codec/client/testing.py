@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ag_ui.core import BaseEvent, RunAgentInput
@@ -22,6 +22,7 @@ from agui_codec._native import (
 )
 from agui_codec.client import _loop
 from agui_codec.client.agent import AbstractAgent
+from agui_codec.client.errors import ConnectNotImplementedError
 from agui_codec.client.subscriber import AgentSubscriber, Call, Subscription
 from agui_codec.encoder import EventEncoder
 
@@ -89,8 +90,10 @@ class ScriptedAgent(AbstractAgent):
                 raise step
             if isinstance(step, (BaseEvent, dict)):
                 yield step  # type: ignore[misc]
-            else:
+            elif isinstance(step, (int, float)):
                 await _loop.sleep(step)
+            else:
+                raise TypeError(f"{step!r} in a script: events, seconds and exceptions are allowed")
         if wraps and not (types and types[-1] in ("RUN_FINISHED", "RUN_ERROR")):
             yield {"type": "RUN_FINISHED", **ids}
 
@@ -173,7 +176,8 @@ def assert_conformant(events: Iterable[Event]) -> None:
         for at, stage in enumerate(stages):
             through(stage.close(), at + 1)
     except AGUIError as error:
-        raise AssertionError(f"event {index}: {error}") from error
+        where = f"event {index}: " if index >= 0 else ""
+        raise AssertionError(f"{where}{error}") from error
 
 
 @asynccontextmanager
@@ -181,11 +185,12 @@ async def serve(agent: AbstractAgent | Callable[..., Any]) -> AsyncIterator[str]
     """Serve an agent, or any ASGI application, over real HTTP on a port of the loopback.
 
     Args:
-        agent: The agent (each request is a run of its :meth:`AbstractAgent.run`), or an ASGI
+        agent: The agent (each request is a run of its :meth:`AbstractAgent.run`, which is closed
+            if the client leaves; ``connect`` and ``get_capabilities`` are served, too), or an ASGI
             application. Needs uvicorn.
 
     Yields:
-        The URL.
+        The URL. At the end of the block everything that is live is ended.
 
     Example:
         async with serve(ScriptedAgent([...])) as url, HttpAgent(url) as agent:
@@ -197,7 +202,7 @@ async def serve(agent: AbstractAgent | Callable[..., Any]) -> AsyncIterator[str]
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     # The signals are the test's.
-    server.capture_signals = _no_signals  # type: ignore[method-assign]
+    server.capture_signals = nullcontext  # type: ignore[assignment,method-assign]
     task = asyncio.ensure_future(server.serve())
     try:
         while not server.started:
@@ -208,18 +213,25 @@ async def serve(agent: AbstractAgent | Callable[..., Any]) -> AsyncIterator[str]
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}/"
     finally:
+        state = server.server_state
+        # What is live ends as if its client had left.
+        for connection in list(state.connections):
+            connection.transport.abort()
+        running = list(state.tasks)
+        if running:
+            await asyncio.wait(running, timeout=_LAST_SECONDS)
+        for one in running:
+            one.cancel()
         server.should_exit = server.force_exit = True
-        await task
+        await asyncio.gather(task, *running, return_exceptions=True)
 
 
-def _no_signals() -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext()
+# How long an application may take to notice that its clients have left.
+_LAST_SECONDS = 0.5
 
 
 def _application(agent: AbstractAgent) -> Callable[..., Any]:
-    """The smallest application that serves an agent."""
+    """The smallest application that serves an agent, its connect() and its capabilities."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -227,24 +239,65 @@ def _application(agent: AbstractAgent) -> Callable[..., Any]:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
+        asked = scope["method"], scope["path"]
+        if asked == ("GET", "/capabilities"):
+            found = await agent.get_capabilities()
+            if found is not None:
+                await _respond(send, 200, found.model_dump_json(by_alias=True, exclude_none=True))
+                return
+        connects = asked == ("POST", "/connect")
+        if not connects and asked != ("POST", "/"):
+            await _respond(send, 404, '{"detail": "not found"}')
+            return
+        try:
+            input = RunAgentInput.model_validate(upgrade_input(json.loads(body)))
+        except (ValueError, TypeError) as error:
+            await _respond(send, 422, json.dumps({"detail": str(error)}))
+            return
+        try:
+            events: Any = agent.connect(input) if connects else agent.run(input)
+        except ConnectNotImplementedError as error:
+            await _respond(send, 404, json.dumps({"detail": str(error)}))
+            return
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         encoder = EventEncoder(headers.get("accept"))
-        start = {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": [(b"content-type", encoder.get_content_type().encode())],
-        }
-        await send(start)
-        input = RunAgentInput.model_validate(upgrade_input(json.loads(body)))
-        events: Any = agent.run(input)
-        async for event in events:
-            chunk = encoder.encode_binary(event)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+
+        async def stream() -> None:
+            await _start(send, 200, encoder.get_content_type())
+            try:
+                async for event in events:
+                    chunk = encoder.encode_binary(event)
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            finally:
+                if (aclose := getattr(events, "aclose", None)) is not None:
+                    await aclose()
+            await send({"type": "http.response.body", "body": b""})
+
+        streams = asyncio.ensure_future(stream())
+        # There is nothing more to receive but that the client leaves.
+        leaves = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait({streams, leaves}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in (streams, leaves):
+                one.cancel()
+            await asyncio.wait({streams, leaves})
+        if not streams.cancelled():
+            streams.result()
 
     return application
 
 
+async def _respond(send: Any, status: int, document: str) -> None:
+    await _start(send, status, "application/json")
+    await send({"type": "http.response.body", "body": document.encode()})
+
+
+async def _start(send: Any, status: int, content_type: str) -> None:
+    headers = [(b"content-type", content_type.encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
 def _type(event: Event) -> str:
-    found: Any = event["type"] if isinstance(event, dict) else getattr(event, "type", "")
+    found: Any = event.get("type") if isinstance(event, dict) else getattr(event, "type", "")
     return str(getattr(found, "value", found))
