@@ -316,10 +316,11 @@ class Run(AsyncIterator[Event]):
     def abort(self) -> None:
         """End the run: close the request, read no more.
 
-        Callable from any task of the event loop and, on asyncio, from other threads. A wait for the next event ends at once; a callback that is running ends first. Iteration
-        ends without an error, the status is ``aborted``, and awaiting gives what there is. If
-        nobody is waiting, the request is closed as soon as the run is iterated over or left, or
-        the agent is run again. After the run's end, or a second time, it does nothing.
+        Callable from any task of the event loop and, on asyncio, from other threads. A wait for
+        the next event ends at once; a callback that is running ends first. Iteration ends without
+        an error, the status is ``aborted``, and awaiting gives what there is. If nobody is
+        waiting, the request is closed as soon as the run is iterated over or left, or the agent
+        is run again. After the run's end, or a second time, it does nothing.
         """
         self._end("aborted")
 
