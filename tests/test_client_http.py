@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import gzip
+import http.server
 import importlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from email.utils import formatdate
 from types import ModuleType
 from typing import Any
 
+import anyio
 import pytest
 from ag_ui.core import RunAgentInput, TextMessageChunkEvent
 
@@ -209,30 +212,75 @@ def test_an_unknown_wire_is_refused() -> None:
         HttpAgent("http://127.0.0.1/", wire="json")  # type: ignore[arg-type]
 
 
-def test_run_sync() -> None:
-    import http.server
-    import threading
+@pytest.fixture
+def threaded() -> Iterator[str]:
+    """A server in a thread, for clients without asyncio: what to answer is in the path."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
-            self.send_response(200)
+            self.send_response(500 if self.path == "/fails" else 200)
             self.send_header("content-type", SSE)
             self.end_headers()
-            self.wfile.write(BODY)
+            if self.path == "/hangs":
+                self.wfile.write(encoded(EVENTS[:3]))
+                released.wait(10)
+            else:
+                self.wfile.write(BODY)
 
         def log_message(self, *_: object) -> None: ...
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+    released = threading.Event()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        agent = HttpAgent(f"http://127.0.0.1:{server.server_port}/", thread_id="t")
-        # Each has an event loop of its own, and no client outlives it.
-        assert agent.run_sync("Hi").text == "Größe 漢字 😀"
-        assert agent.run_sync("Hi").status == "success"
-        assert agent._client is None
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            released.set()
+            server.shutdown()
+            thread.join()
+
+
+def test_run_sync(threaded: str) -> None:
+    agent = HttpAgent(f"{threaded}/", thread_id="t")
+    # Each has an event loop of its own, and no client outlives it.
+    assert agent.run_sync("Hi").text == "Größe 漢字 😀"
+    assert agent.run_sync("Hi").status == "success"
+    assert agent._client is None
+
+
+@pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")
+def test_on_trio(threaded: str) -> None:
+    pytest.importorskip("trio")
+
+    async def main() -> None:
+        async with HttpAgent(f"{threaded}/", thread_id="t") as agent:
+            assert (await agent.run_agent("Hi")).text == "Größe 漢字 😀"
+            agent.url = f"{threaded}/fails"
+            with pytest.raises(HttpStatusError):
+                await agent.run_agent("Hi")
+            agent.url = f"{threaded}/hangs"
+            async with anyio.create_task_group() as group:
+                one = agent.run_agent("Hi")
+
+                async def abort() -> None:
+                    await anyio.sleep(0.05)
+                    one.abort()
+
+                group.start_soon(abort)
+                assert (await one).status == "aborted"
+            with anyio.move_on_after(0.05) as scope:
+                await agent.run_agent("Hi")
+            assert scope.cancelled_caught
+            assert not agent.is_running
+        agent = HttpAgent(f"{threaded}/hangs", thread_id="t", idle_timeout=0.05)
+        async with agent:
+            with pytest.raises(TruncatedRunError) as caught:
+                await agent.run_agent("Hi")
+            assert caught.value.events == 3
+
+    anyio.run(main, backend="trio")
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -694,6 +742,41 @@ def test_a_stream_of_any_2xx(status: int) -> None:
             HttpAgent(raw.url, thread_id="t") as agent,
         ):
             assert (await agent.run_agent()).status == "success"
+
+    run(main)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_body_that_does_not_end(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    async def trickles(writer: asyncio.StreamWriter) -> None:
+        writer.write(head("text/html").replace(b" 200 ", b" %d " % status))
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        monkeypatch.setattr(client_http, "_ERROR_SECONDS", 0.1)
+        async with Raw(trickles) as raw, HttpAgent(raw.url) as agent:
+            with pytest.raises((HttpStatusError, UnexpectedContentTypeError)) as caught:
+                await agent.run_agent()
+            assert set(caught.value.body) == {"x"}
+
+    run(main)
+
+
+def test_cookies_are_not_kept() -> None:
+    async def main() -> None:
+        setting = answer(200, BODY, set_cookie="a=1; Path=/")
+        async with Raw(setting, setting, GOOD) as raw:
+            async with HttpAgent(raw.url, thread_id="t") as agent:
+                await agent.run_agent()
+                await agent.run_agent()
+            assert "cookie" not in raw.requests[1].headers
+            headers = {"Cookie": "mine=1"}
+            async with HttpAgent(raw.url, thread_id="t", headers=headers) as agent:
+                await agent.run_agent()
+            assert raw.requests[2].headers["cookie"] == "mine=1"
 
     run(main)
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import time
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -42,8 +43,9 @@ Auth = Callable[[], Awaitable[Mapping[str, str]]]
 
 # Statuses that say that the run has not begun, and may later.
 _BUSY = frozenset((429, 503))
-# As much of an error as is read.
+# As much of an error as is read, and for so long.
 _ERROR_BYTES = 65536
+_ERROR_SECONDS = 5.0
 _MAX_REDIRECTS = 5
 _MAX_RETRY_AFTER = 60.0
 
@@ -72,7 +74,7 @@ class HttpAgent(AbstractAgent):
         auth: An ``auth`` of the HTTP client's, or an async function that gives headers and is asked
             before every attempt.
         client: An ``AsyncClient`` of httpx2 or httpx, which stays the caller's. By default one of
-            our own, of httpx2 if it is installed.
+            our own, of httpx2 if it is installed, which keeps no cookies.
         wire: What is asked for. Either is read, whatever it is.
         connect_timeout: How many seconds a connection may take.
         idle_timeout: How many seconds may pass without a byte (keep-alive comments count) before
@@ -285,11 +287,12 @@ class HttpAgent(AbstractAgent):
         """The beginning of a body as text, as far as it comes."""
         body = bytearray()
         try:
-            async with aclosing(response.aiter_bytes()) as chunks:
-                async for chunk in chunks:
-                    body += chunk
-                    if len(body) >= _ERROR_BYTES:
-                        break
+            with _loop.anyio().move_on_after(_ERROR_SECONDS):
+                async with aclosing(response.aiter_bytes()) as chunks:
+                    async for chunk in chunks:
+                        body += chunk
+                        if len(body) >= _ERROR_BYTES:
+                            break
         except self._transport_errors() as error:
             logger.info("%s: the body broke off: %r", response.url, error)
         return bytes(body[:_ERROR_BYTES]).decode("utf-8", "replace")
@@ -355,7 +358,9 @@ class HttpAgent(AbstractAgent):
         if self._module is None:
             self._module = _installed()
         if self._client is None:
-            self._client = self._module.AsyncClient()
+            # A run tells the server nothing of the one before but what its input says.
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+            self._client = self._module.AsyncClient(cookies=no_cookies)
         return self._module
 
     # -- capabilities -----------------------------------------------------------------------

@@ -316,12 +316,13 @@ class Run(AsyncIterator[Event]):
     # -- ending -----------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """End the run: close the request, read no more; callable from any task of the event loop.
+        """End the run: close the request, read no more.
 
-        A wait for the next event ends at once; a callback that is running ends first. Iteration
-        ends without an error, the status is ``aborted``, and awaiting gives what there is. If
-        nobody is waiting, the request is closed as soon as the run is iterated over or left, or
-        the agent is run again. After the run's end, or a second time, it does nothing.
+        Callable from any task of the event loop and, on asyncio, from other threads. A wait for
+        the next event ends at once; a callback that is running ends first. Iteration ends without
+        an error, the status is ``aborted``, and awaiting gives what there is. If nobody is
+        waiting, the request is closed as soon as the run is iterated over or left, or the agent
+        is run again. After the run's end, or a second time, it does nothing.
         """
         self._end("aborted")
 
@@ -631,7 +632,7 @@ class Run(AsyncIterator[Event]):
                 await self._finalize(None)
             elif not isinstance(error, Exception):
                 self._status = "aborted"
-                await _loop.shielded(self._finalize(None), _LAST_SECONDS)
+                await _loop.shielded(self._close_round(None), _LAST_SECONDS)
                 raise error
             elif self._ending is not None:
                 # Whatever came of it: the caller wants no more of the run.
