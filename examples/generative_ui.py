@@ -33,9 +33,16 @@ def read(text: str, schema: dict[str, Any]) -> Any:
         ValueError: It is something else.
     """
     value = text if schema.get("type", "string") == "string" else json.loads(text)
-    kinds = {"integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
+    kinds: dict[str, Any] = {
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "array": list,
+        "object": dict,
+    }
     kind = kinds.get(schema.get("type", ""))
-    if kind is not None and not isinstance(value, kind):
+    # (To Python, true is a number.)
+    if kind is not None and (not isinstance(value, kind) or (kind is not bool and value is True)):
         raise ValueError(f"expected {schema['type']}")
     if "enum" in schema and value not in schema["enum"]:
         raise ValueError(f"expected one of {', '.join(map(str, schema['enum']))}")
@@ -98,4 +105,4 @@ async def main(url: str, message: str, form: Form = ask_at_terminal) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

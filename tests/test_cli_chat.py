@@ -193,10 +193,16 @@ def test_record(name: str, tmp_path: Path) -> None:
     assert events[1 : 1 + len(EVERYTHING)] == EVERYTHING
 
 
-def test_record_to_what() -> None:
+def test_record_to_what(tmp_path: Path) -> None:
     for name in ("out.txt", "out.sse.gz"):
-        done = chat("localhost", "--record", f"/tmp/{name}", "-m", "x")
+        (tmp_path / name).write_text("mine")
+        done = chat("localhost", "--record", str(tmp_path / name), "-m", "x")
         assert (done.returncode, "ends in .sse, .jsonl or .pb" in done.stderr) == (2, True)
+        assert (tmp_path / name).read_text() == "mine"
+    done = chat("localhost", "--record", str(tmp_path / "nowhere" / "out.sse"), "-m", "x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_interrupts() -> None:

@@ -103,10 +103,11 @@ WANTED = {
 
 def test_generative_ui() -> None:
     agent = ScriptedAgent(call("generateUserInterface", WANTED), DONE)
-    shown = ran("generative_ui", agent, "\n\nmany\ntrue and\n4\nup\nout\n\n")
+    shown = ran("generative_ui", agent, "\n\nmany\ntrue\n4\nup\nout\n\n")
     assert "A \\x1b[31mtable\n" in shown
     assert "Your name [Ada]: " in shown
     assert "required" in shown
+    assert "expected integer" in shown
     assert "expected one of in, out" in shown
     assert shown.endswith("All done.\n")
     answer: Any = agent.inputs[1].messages[-1].content

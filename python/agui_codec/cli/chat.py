@@ -6,8 +6,8 @@ import asyncio
 import json
 import signal
 import sys
-from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, Literal
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -54,7 +54,7 @@ def _headers(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> d
 @click.option("--json", "as_json", is_flag=True, help="Write the events, one JSON object a line.")
 @click.option(
     "--record",
-    type=click.File("wb", lazy=False),
+    type=click.Path(dir_okay=False),
     metavar="OUT",
     help="Write the events to a file, too; its name tells how: .sse, .jsonl or .pb.",
 )
@@ -66,7 +66,7 @@ def chat(
     thread_id: str | None,
     shows_state: bool,
     as_json: bool,
-    record: IO[bytes] | None,
+    record: str | None,
 ) -> None:
     """Talk to the agent at URL.
 
@@ -94,18 +94,23 @@ def chat(
         max_retries=0,
         on_deviation=view.deviation,
     )
-    shows: list[Callable[[dict[str, Any]], object]] = [view.show]
+    target = None
     if record is not None:
-        target = None if record.name.endswith(".gz") else named(record.name)
+        target = None if record.endswith(".gz") else named(record)
         if target is None:
             raise click.BadParameter("the name ends in .sse, .jsonl or .pb", param_hint="--record")
-        shows.append(writer(record, target, full=False, live=False))
     interactive = not messages and sys.stdin.isatty()
     if interactive:
         with suppress(ImportError):
             import readline  # noqa: F401 (lines can be edited then)
     lines = _lines(iter(messages) if messages else None, view)
-    with _event_loop(agent) as loop:
+    with ExitStack() as stack:
+        shows: list[Callable[[dict[str, Any]], object]] = [view.show]
+        if record is not None and target is not None:
+            file = stack.enter_context(open(record, "wb"))
+            # Each event at once: whatever happens next, it is there.
+            shows += [writer(file, target, full=False, live=False), lambda event: file.flush()]
+        loop = stack.enter_context(_event_loop(agent))
         _Conversation(agent, loop, lines, view, shows, interactive).go_on()
 
 
