@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agui_codec.client import TruncatedRunError
 from agui_codec.client.testing import ScriptedAgent, serve
 from streams import Event, content, end, event, start
 
@@ -130,3 +131,31 @@ def test_generative_ui_with_a_form_of_ones_own(capsys: pytest.CaptureFixture[str
     asyncio.run(main())
     assert asked == [(WANTED["description"], WANTED["output"], WANTED["data"])]
     assert capsys.readouterr().out == "All done.\n"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_websocket_agent(whole: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    server = pytest.importorskip("websockets.asyncio.server")
+    module = example("websocket_agent")
+    inputs: list[Event] = []
+
+    async def answer(socket: Any) -> None:
+        given = json.loads(await socket.recv())
+        inputs.append(given)
+        ids = {"threadId": given["threadId"], "runId": given["runId"]}
+        ends = [event("RUN_FINISHED", **ids)] if whole else []
+        for one in [event("RUN_STARTED", **ids), *DONE, *ends]:
+            await socket.send(json.dumps(one))
+
+    async def main() -> None:
+        async with server.serve(answer, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            await module.main(f"ws://127.0.0.1:{port}", "Hello")
+
+    if whole:
+        asyncio.run(main())
+        assert capsys.readouterr().out == "All done.\n"
+    else:
+        with pytest.raises(TruncatedRunError):
+            asyncio.run(main())
+    assert inputs[0]["messages"][0]["content"] == "Hello"
