@@ -512,7 +512,11 @@ def test_a_retry_after_in_the_past(delays: list[float]) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("value", ["61", "9" * 400, formatdate(time.time() + 9999, usegmt=True)])
+@pytest.mark.parametrize(
+    "value",
+    ["61", "9" * 400, formatdate(time.time() + 9999, usegmt=True)],
+    ids=["seconds", "digits", "date"],
+)
 def test_a_retry_after_that_is_too_long(delays: list[float], value: str) -> None:
     async def main() -> None:
         async with (

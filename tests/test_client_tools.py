@@ -540,8 +540,8 @@ def test_fifty_megabytes() -> None:
 
 def test_a_text_that_no_wire_can_carry(caplog: pytest.LogCaptureFixture) -> None:
     """As in the name of a file that is not UTF-8."""
-    # Nor can the reports of pytest's workers.
-    caplog.set_level("CRITICAL", "agui_codec.client")
+    # Nor can pytest-xdist carry it, in what is logged.
+    caplog.set_level(logging.CRITICAL, "agui_codec.client")
 
     def breaks() -> str:
         raise OSError("no such file: \udce9")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from agui_codec import __version__
+from agui_codec.cli.chat import chat
 from agui_codec.cli.convert import convert, decode, encode
 from agui_codec.cli.demo import bench, demo
 from agui_codec.cli.inspect import inspect
@@ -46,5 +47,6 @@ def cli() -> None:
     """
 
 
-for command in (demo, decode, encode, convert, inspect, verify, compact, replay, diff, bench):
+commands = (chat, demo, decode, encode, convert, inspect, verify, compact, replay, diff, bench)
+for command in commands:
     cli.add_command(command)

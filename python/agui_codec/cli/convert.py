@@ -74,7 +74,7 @@ def convert(
     and parts that the protocol does not know) is left out and named in a warning. Input that is not
     an event ends the work with status 1; what came before it has been written.
     """
-    target = target or _named(out.name)
+    target = target or named(out.name)
     if target is None:
         raise click.UsageError("--to is needed where the name of OUT does not tell")
     names = (getattr(file, "name", ""), out.name)
@@ -119,7 +119,7 @@ def encode(
     _convert(file, None, source, allow_done, target or "sse", full)
 
 
-def _named(path: str) -> str | None:
+def named(path: str) -> str | None:
     """What a file is to hold by its name; a compressed one by the name before `.gz`."""
     suffixes = [suffix for suffix in map(str.lower, Path(path).suffixes) if suffix != ".gz"]
     media = RECORDINGS.get(suffixes[-1]) if suffixes else None

@@ -86,8 +86,8 @@ EventFunction = Callable[[Any], "dict[str, Any] | BaseEvent | Iterable[Any] | No
 class Middleware(ABC):
     """Middleware as a class.
 
-    It stands before legacy translation is over and before enforcement, so it sees wire dicts, with
-    all that enforcement would remove, chunks not expanded.
+    It stands after the translation of older events and before enforcement, so it sees wire dicts,
+    with all that enforcement would remove, chunks not expanded. It may give models or wire dicts.
 
     Example:
         class Timed(Middleware):

@@ -160,7 +160,8 @@ def tool(
     """Make a tool of a function.
 
     The schema of its arguments comes from the signature, the description from the docstring. A
-    parameter annotated :class:`ToolCallContext` is given the call, and is not in the schema.
+    parameter annotated :class:`ToolCallContext` is given the call, and is not in the schema. The
+    arguments are the agent's, and not to be trusted: see :class:`FrontendTool`.
 
     Args:
         function: The function, ``def`` or ``async def``.
