@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -363,8 +364,18 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
-    def end(self) -> int:
+    def end(self, typing: str = "") -> int:
+        """Wait for the end, and type something each second until then.
+
+        A Ctrl-C between the prompt and the wait for a line has no effect on Python's `input`.
+        """
+        deadline = time.monotonic() + 30
         while True:
+            with suppress(OSError):
+                self.type(typing)
+            if not select.select([self.ours], [], [], 1)[0]:
+                assert time.monotonic() < deadline, self.shown
+                continue
             try:
                 piece = os.read(self.ours, 1 << 16)
             except OSError:
@@ -416,8 +427,7 @@ def test_ctrl_c_ends_the_run_and_then_the_conversation() -> None:
         terminal.type("again\n")
         terminal.expect("You said again")
         terminal.expect("> ")
-        terminal.type("\x03")
-        assert terminal.end() == 130
+        assert terminal.end("\x03") == 130
     assert "Traceback" not in terminal.shown
     assert len(agent.inputs) == 2
 
