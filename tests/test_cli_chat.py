@@ -365,15 +365,19 @@ class Terminal:
         os.write(self.ours, text.encode())
 
     def end(self, typing: str = "") -> int:
-        """Wait for the end, and type something each second until then.
+        """Type something that ends it, and wait for the end.
 
-        A Ctrl-C between the prompt and the wait for a line has no effect on Python's `input`.
+        What is typed between the prompt and the wait for a line has no effect on Python's `input`,
+        so it is typed a little later, and again if it had none.
         """
-        deadline = time.monotonic() + 30
+        now = time.monotonic()
+        deadline, next_time = now + 40, now + 0.3
         while True:
-            with suppress(OSError):
-                self.type(typing)
-            if not select.select([self.ours], [], [], 1)[0]:
+            if typing and time.monotonic() >= next_time:
+                next_time += 10
+                with suppress(OSError):
+                    self.type(typing)
+            if not select.select([self.ours], [], [], 0.1)[0]:
                 assert time.monotonic() < deadline, self.shown
                 continue
             try:
@@ -407,8 +411,7 @@ def test_a_conversation() -> None:
         terminal.type("yes\n")
         terminal.expect("You said go")
         terminal.expect("> ")
-        terminal.type("\x04")
-        assert terminal.end() == 0
+        assert terminal.end("\x04") == 0
     assert "Traceback" not in terminal.shown
     assert resumed(agent)[0]["payload"] == "yes"
 
@@ -445,8 +448,7 @@ def test_a_failure_after_the_first_turn_is_shown() -> None:
             terminal.expect("> ")
             terminal.type(f"{said}\n")
             terminal.expect(shown)
-        terminal.type("\x04")
-        assert terminal.end() == 0
+        assert terminal.end("\x04") == 0
     terminal = Terminal(f"http://127.0.0.1:{free_port()}")
     terminal.expect("> ")
     terminal.type("a\n")
@@ -461,8 +463,7 @@ def test_prompts_go_to_stderr_when_stdout_is_a_pipe(tmp_path: Path) -> None:
         terminal.expect("> ")
         terminal.type("hello\n")
         terminal.expect("> ")
-        terminal.type("\x04")
-        assert terminal.end() == 0
+        assert terminal.end("\x04") == 0
         out.seek(0)
         kinds = [json.loads(line)["type"] for line in out.read().splitlines()]
     assert kinds[0] == "RUN_STARTED"
