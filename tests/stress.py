@@ -1204,6 +1204,9 @@ def anything(w: World) -> None:
     for name in r.sample(dir(made), min(6, len(dir(made)))):
         if name in ("__class__", "__getattribute__", "__delattr__", "__setattr__"):
             continue
+        if name in ("__mul__", "__imul__", "__rmul__"):
+            # Of a list: as much memory as a number says.
+            continue
         found = w.call(getattr, made, name)
         if callable(found) and not isinstance(found, type):
             w.call(found, *(argument() for _ in range(r.randrange(3))))
