@@ -33,6 +33,7 @@ from agui_codec._native import (
     to_json,
     upgrade_input,
 )
+from agui_codec.client._fields import read
 from agui_codec.client.errors import ConnectNotImplementedError
 from agui_codec.client.interrupt import cancel, entry
 from agui_codec.client.middleware import Link, Next, link
@@ -164,11 +165,11 @@ class AbstractAgent(ABC):
             return []
         calls: dict[str, ToolCall] = {}
         for message in self.messages:
-            answered = _read(message, "tool_call_id", "toolCallId")
+            answered = read(message, "tool_call_id", "toolCallId")
             if answered in pending:
                 pending.remove(answered)
-            for call in _read(message, "tool_calls", "toolCalls") or ():
-                calls[_read(call, "id", "id")] = call
+            for call in read(message, "tool_calls", "toolCalls") or ():
+                calls[read(call, "id")] = call
         return [calls[call] for call in pending if call in calls]
 
     @property
@@ -367,7 +368,7 @@ class AbstractAgent(ABC):
         added = list(messages)
         for message in added:
             self._reducer.add_message(message)
-        ids = [_read(message, "id", "id") for message in added]
+        ids = [read(message, "id") for message in added]
         await self._listeners().added([self._reducer.message(one) for one in ids])
 
     async def set_messages(self, messages: Iterable[Message | dict[str, Any]]) -> None:
@@ -413,7 +414,7 @@ class AbstractAgent(ABC):
         Example:
             await agent.run_agent("Never mind.", resume=agent.cancel_interrupts())
         """
-        return [entry(_read(one, "id", "id"), cancel()) for one in self.pending_interrupts]
+        return [entry(read(one, "id"), cancel()) for one in self.pending_interrupts]
 
     # -- for runs ---------------------------------------------------------------------------
 
@@ -425,16 +426,16 @@ class AbstractAgent(ABC):
         if not self._advertised:
             return []
         return [
-            _read(call, "id", "id")
+            read(call, "id")
             for call in self.pending_tool_calls
-            if _read(_read(call, "function", "function"), "name", "name") in self._advertised
+            if read(read(call, "function"), "name") in self._advertised
         ]
 
     def _tool_call(self, tool_call_id: str) -> ToolCall | None:
         """A tool call of the conversation."""
         for message in reversed(self.messages):
-            for call in _read(message, "tool_calls", "toolCalls") or ():
-                if _read(call, "id", "id") == tool_call_id:
+            for call in read(message, "tool_calls", "toolCalls") or ():
+                if read(call, "id") == tool_call_id:
                     return cast("ToolCall", call)
         return None
 
@@ -565,8 +566,7 @@ class _Chain:
         started.sort(key=itemgetter(0))
         async with AsyncExitStack() as stack:
             for _, events in reversed(started):
-                if (aclose := getattr(events, "aclose", None)) is not None:
-                    stack.push_async_callback(aclose)
+                stack.push_async_callback(_closer(events))
 
 
 def _events(events: Any, made_by: Any) -> AsyncIterator[Any]:
@@ -604,8 +604,3 @@ def _upgraded(messages: Iterable[Any]) -> list[Any]:
         return given
     upgraded = upgrade_input({"messages": given}, on_deviation=lambda _: None)
     return cast("list[Any]", upgraded["messages"])
-
-
-def _read(thing: Any, name: str, key: str) -> Any:
-    """A field of a model or of a wire dict; None if it has none."""
-    return thing.get(key) if isinstance(thing, dict) else getattr(thing, name, None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ag_ui.core import ResumeEntry
 
+from agui_codec.client._fields import read
 from agui_codec.client.errors import InterruptError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def build_resume(
     Example:
         resume = build_resume(agent.pending_interrupts, {"int-1": resolve("yes")})
     """
-    ids = [one["id"] if isinstance(one, dict) else one.id for one in interrupts]
+    ids = [read(one, "id") for one in interrupts]
     if missing := [one for one in ids if one not in answers]:
         raise InterruptError(f"no answer to interrupt {', '.join(map(repr, missing))}")
     if unknown := [one for one in answers if one not in ids]:

@@ -15,6 +15,7 @@ from ag_ui.core import Event, RunErrorEvent, TokenUsage, UserMessage
 
 from agui_codec._native import AGUIError, SequenceError, TruncatedStreamError
 from agui_codec.client import _loop
+from agui_codec.client._fields import read
 from agui_codec.client.errors import (
     InterruptError,
     PendingToolCallsError,
@@ -299,7 +300,7 @@ class Run(AsyncIterator[Event]):
 
     def _result_with(self, status: Status) -> RunResult:
         agent = self.agent
-        new = [message for message in agent.messages if _id(message) not in self._known]
+        new = [message for message in agent.messages if read(message, "id") not in self._known]
         return RunResult(
             status=status,
             result=self._result,
@@ -374,7 +375,7 @@ class Run(AsyncIterator[Event]):
             raise PendingToolCallsError(unanswered)
         if not self._turn.connects:
             self._check_resume()
-        self._known = frozenset(map(_id, agent.messages))
+        self._known = frozenset(read(message, "id") for message in agent.messages)
         if (prompt := self._turn.prompt) is not None:
             message = UserMessage(id=str(uuid4()), content=cast("Any", prompt))
             self._known |= {message.id}
@@ -537,7 +538,7 @@ class Run(AsyncIterator[Event]):
         if kind == "RUN_STARTED":
             self._status, self._error = "running", None
             return
-        usage = _field(event, "usage")
+        usage = read(event, "usage")
         self._usage += [
             TokenUsage.model_validate(one) if isinstance(one, dict) else one for one in usage or ()
         ]
@@ -545,10 +546,10 @@ class Run(AsyncIterator[Event]):
             self._status = "error"
             self._error = RunErrorEvent.model_validate(event) if isinstance(event, dict) else event
             return
-        outcome = _field(event, "outcome")
-        self._status = "success" if outcome is None else _field(outcome, "type")
+        outcome = read(event, "outcome")
+        self._status = "success" if outcome is None else read(outcome, "type")
         if self._status == "success":
-            self._result = _field(event, "result")
+            self._result = read(event, "result")
 
     async def _end_round(self) -> None:
         """The stream has ended: tell whether the run has, too, and call the last callbacks."""
@@ -698,31 +699,16 @@ class _TextStream(AsyncIterator[str]):
 
     async def __anext__(self) -> str:
         async for event in self._events:
-            kind = _field(event, "type")
+            kind = read(event, "type")
             if kind == "TEXT_MESSAGE_CONTENT":
-                if _aliased(event, "message_id", "messageId") not in self._others:
-                    text: str = _field(event, "delta")
+                if read(event, "message_id", "messageId") not in self._others:
+                    text: str = read(event, "delta")
                     return text
-            elif kind == "TEXT_MESSAGE_START" and _field(event, "role") not in (None, "assistant"):
-                self._others.add(_aliased(event, "message_id", "messageId"))
+            elif kind == "TEXT_MESSAGE_START" and read(event, "role") not in (None, "assistant"):
+                self._others.add(read(event, "message_id", "messageId"))
         raise StopAsyncIteration
 
 
-def _id(message: Any) -> str:
-    found: str = message["id"] if isinstance(message, dict) else message.id
-    return found
-
-
-def _field(thing: Any, name: str) -> Any:
-    """A field whose key on the wire is its name."""
-    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)
-
-
-def _aliased(thing: Any, name: str, key: str) -> Any:
-    """A field whose key on the wire is another one."""
-    return thing[key] if isinstance(thing, dict) else getattr(thing, name)
-
-
 def _assistant_text(message: Any) -> str:
-    content = _field(message, "content")
-    return content if _field(message, "role") == "assistant" and isinstance(content, str) else ""
+    content = read(message, "content")
+    return content if read(message, "role") == "assistant" and isinstance(content, str) else ""

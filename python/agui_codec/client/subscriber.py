@@ -14,6 +14,7 @@ from ag_ui.core import Event, EventType
 from pydantic_core import from_json
 
 from agui_codec._native import to_json
+from agui_codec.client._fields import read
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -169,16 +170,14 @@ class Call:
     def activity_message(self) -> ActivityMessage | None:
         """The activity that the event is about, if it exists already."""
         found = self.existing_message
-        return (
-            cast("ActivityMessage", found) if _read(found, "role", "role") == "activity" else None
-        )
+        return cast("ActivityMessage", found) if read(found, "role") == "activity" else None
 
     @property
     def outcome(self) -> str | None:
         """``success``, ``interrupt`` or ``cancelled`` in ``on_run_finished_event``, else None."""
         if _type_of(self.event) != "RUN_FINISHED":
             return None
-        return _read(self._outcome(), "type", "type") or "success"
+        return read(self._outcome(), "type") or "success"
 
     @property
     def result(self) -> Any:
@@ -188,19 +187,19 @@ class Call:
     @property
     def interrupts(self) -> list[Interrupt]:
         """The interrupts that the run finished with."""
-        return list(_read(self._outcome(), "interrupts", "interrupts") or ())
+        return list(read(self._outcome(), "interrupts") or ())
 
     @property
     def pending_tool_call_ids(self) -> list[str]:
         """The tool calls that a finished run leaves to answer."""
-        named = _read(self._outcome(), "pending_tool_call_ids", "pendingToolCallIds")
+        named = read(self._outcome(), "pending_tool_call_ids", "pendingToolCallIds")
         return list(named) if named else self.agent._reducer.pending_tool_calls
 
     def _outcome(self) -> Any:
         return self._field("outcome", "outcome")
 
     def _field(self, name: str, key: str) -> Any:
-        return _read(self.event, name, key)
+        return read(self.event, name, key)
 
     def _tool_call(self) -> tuple[str, str]:
         call = self.agent._reducer.tool_call(self._field("tool_call_id", "toolCallId"))
@@ -602,7 +601,7 @@ class Listeners(dict[Any, "Plan | None"]):
                 if call.tool_call is not None:
                     await self._notify(self._new_tool_call, call)
         elif self._new_message and (ends or (not stopped and _brings_message(call, event_type))):
-            message_id = _read(event, "message_id", "messageId")
+            message_id = read(event, "message_id", "messageId")
             call.message = self._agent._reducer.message(message_id)
             if call.message is not None:
                 await self._notify(self._new_message, call)
@@ -617,7 +616,7 @@ class Listeners(dict[Any, "Plan | None"]):
             found = reducer.tool_call(target) is not None
         else:
             message = reducer.message(target)
-            found = message is not None and _read(message, "role", "role") != "activity"
+            found = message is not None and read(message, "role") != "activity"
         if found:
             plan.targets.add(target)
         return found
@@ -714,7 +713,7 @@ class Listeners(dict[Any, "Plan | None"]):
             call = Call(self._agent)
             call.message = message
             await self._notify(self._new_message, call)
-            for tool_call in _read(message, "tool_calls", "toolCalls") or ():
+            for tool_call in read(message, "tool_calls", "toolCalls") or ():
                 call = Call(self._agent)
                 call.tool_call = tool_call
                 await self._notify(self._new_tool_call, call)
@@ -777,15 +776,8 @@ async def _awaited(method: Method, returned: Any) -> Mutation | None:
     raise TypeError(f"{name} returned {type(returned).__name__}, expected Mutation or None")
 
 
-def _read(thing: Any, name: str, key: str) -> Any:
-    """A field of a model or of a wire dict; None if it has none."""
-    if isinstance(thing, dict):
-        return thing.get(key)
-    return getattr(thing, name, None)
-
-
 def _type_of(event: Any) -> str | None:
-    found = _read(event, "type", "type")
+    found = read(event, "type")
     return found.value if isinstance(found, EventType) else found
 
 
@@ -799,7 +791,7 @@ def _getter(key: Any, name: str, on_wire: str) -> Callable[[Any], str]:
 
 
 def _echoes_messages(event: Any) -> bool:
-    return _read(_read(event, "input", "input"), "messages", "messages") is not None
+    return read(read(event, "input"), "messages") is not None
 
 
 def _without_messages(event: Any) -> dict[str, Any]:
@@ -815,7 +807,5 @@ def _brings_message(call: Call, event_type: str) -> bool:
     if event_type != "ACTIVITY_SNAPSHOT":
         return event_type == "TOOL_CALL_RESULT"
     existing = call.existing_message
-    replaces = _read(call.event, "replace", "replace")
-    return existing is None or (
-        _read(existing, "role", "role") != "activity" and replaces is not False
-    )
+    replaces = read(call.event, "replace")
+    return existing is None or (read(existing, "role") != "activity" and replaces is not False)
