@@ -21,7 +21,7 @@ import pytest
 from ag_ui.core import Event as SdkEvent
 from pydantic import TypeAdapter
 
-from agui_codec import AGUIError
+from agui_codec import AGUIError, proto
 
 Event = dict[str, Any]
 
@@ -67,6 +67,39 @@ def feed_all(stage: Any, events: list[Any]) -> tuple[list[Any], AGUIError | None
         except AGUIError as error:
             return output, error
     return output, None
+
+
+def sse(events: list[Event]) -> bytes:
+    """Events as a body, by nothing of ours: it has no say in what is sent."""
+    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+
+
+def binary(events: list[Event]) -> bytes:
+    """Events as frames of protobuf."""
+    messages = [proto.encode(event) for event in events]
+    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
+
+
+def at(value: Any, path: str) -> Any:
+    """What a path of keys and indices, with dots, leads to."""
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def covers(value: Any, expected: Any) -> bool:
+    """Whether a value has what is expected: objects on the keys named, arrays in full."""
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and all(
+            key in value and covers(value[key], inner) for key, inner in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(expected)
+            and all(covers(one, other) for one, other in zip(value, expected, strict=True))
+        )
+    return type(value) is type(expected) and value == expected
 
 
 def run(*kinds: str | Event) -> list[Event]:

@@ -27,12 +27,11 @@ from agui_codec import (
     athrough,
     client_pipeline,
     downgrade_input,
-    proto,
     through,
     upgrade_input,
 )
 from conftest import corpus_files
-from streams import Event, wire
+from streams import Event, at, binary, covers, sse, wire
 
 # What the corpus quotes of the reference client, and what we say instead (a pattern).
 SAYS = {
@@ -116,37 +115,6 @@ NOT_BINARY = {
 }
 
 
-def sse(events: list[Event]) -> bytes:
-    """The corpus's own documents: nothing of ours has a say in what is sent."""
-    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
-
-
-def binary(events: list[Event]) -> bytes:
-    messages = [proto.encode(event) for event in events]
-    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
-
-
-def at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    return value
-
-
-def covers(value: Any, expected: Any) -> bool:
-    """Whether a value has what is expected: objects on the keys named, arrays in full."""
-    if isinstance(expected, dict):
-        return isinstance(value, dict) and all(
-            key in value and covers(value[key], inner) for key, inner in expected.items()
-        )
-    if isinstance(expected, list):
-        return (
-            isinstance(value, list)
-            and len(value) == len(expected)
-            and all(covers(one, other) for one, other in zip(value, expected, strict=True))
-        )
-    return type(value) is type(expected) and value == expected
-
-
 def said(what: str, texts: list[str]) -> bool:
     return any(re.search(SAYS[what], text) for text in texts)
 
@@ -163,6 +131,41 @@ def reduced(case: Any, events: list[Any], seen: list[Deviation], as_dict: bool) 
     )
     messages = wire(reducer.apply_all(events).messages)
     return {"messages": messages, "messageCount": len(messages), "state": reducer.state}
+
+
+def check_events(expect: Any, events: list[Event]) -> None:
+    """Which events are delivered, and what is in them."""
+    kinds = [event["type"] for event in events]
+    if "eventTypes" in expect:
+        assert kinds == expect["eventTypes"]
+    for absent in expect.get("eventTypesAbsent", []):
+        assert absent not in kinds
+    for path, value in expect.get("eventPaths", {}).items():
+        assert covers(at(events, path), value), path
+    for path in expect.get("eventAbsentPaths", []):
+        with pytest.raises(KeyError):
+            at(events, path)
+
+
+def check_request(expect: Any, request: Any) -> None:
+    """What is sent for the run."""
+    expected = expect.get("request", {})
+    if "protocolVersion" in expected:
+        # What is declared is the version of the installed SDK; the corpus is that of 1.1.
+        expected = {**expected, "protocolVersion": PROTOCOL_VERSION}
+    assert covers(request, expected), request
+    for path in expect.get("requestAbsentPaths", []):
+        with pytest.raises(KeyError):
+            at(request, path)
+
+
+def check_warnings(expect: Any, seen: list[Deviation]) -> None:
+    """What is reported."""
+    warnings = [str(one) for one in seen]
+    for warning in expect.get("warnings", []):
+        assert said(warning, warnings), (warning, warnings, SAYS[warning])
+    if expect.get("noWarnings"):
+        assert warnings == []
 
 
 def check(
@@ -186,15 +189,7 @@ def check(
         ]
     else:
         assert "RUN_ERROR" not in kinds
-    if "eventTypes" in expect:
-        assert kinds == expect["eventTypes"]
-    for absent in expect.get("eventTypesAbsent", []):
-        assert absent not in kinds
-    for path, value in expect.get("eventPaths", {}).items():
-        assert covers(at(events, path), value), path
-    for path in expect.get("eventAbsentPaths", []):
-        with pytest.raises(KeyError):
-            at(events, path)
+    check_events(expect, events)
     conversation = reduced(case, delivered, seen, as_dict)
     for key in conversation.keys() & expect.keys():
         assert covers(conversation[key], expect[key]), (key, conversation[key])
@@ -202,19 +197,8 @@ def check(
     given = {"threadId": "t", "runId": "r", "messages": [], **case.get("input", {})}
     peer = case.get("client", {}).get("maxProtocolVersion")
     request = downgrade_input(given, peer, on_deviation=request_seen.append)
-    expected = expect.get("request", {})
-    if "protocolVersion" in expected:
-        # What is declared is the version of the installed SDK; the corpus is that of 1.1.
-        expected = {**expected, "protocolVersion": PROTOCOL_VERSION}
-    assert covers(request, expected), request
-    for path in expect.get("requestAbsentPaths", []):
-        with pytest.raises(KeyError):
-            at(request, path)
-    warnings = [str(one) for one in (*seen, *request_seen)]
-    for warning in expect.get("warnings", []):
-        assert said(warning, warnings), warnings
-    if expect.get("noWarnings"):
-        assert warnings == []
+    check_request(expect, request)
+    check_warnings(expect, [*seen, *request_seen])
 
 
 def pieces(data: bytes, size: int) -> Iterator[bytes]:

@@ -23,10 +23,9 @@ from agui_codec import (
     EventVerifier,
     client_pipeline,
     compact_events,
-    proto,
     through,
 )
-from streams import oracle, wire
+from streams import at, binary, covers, oracle, sse, wire
 
 CORPUS = Path(__file__).parent / "corpus"
 KEYS = {
@@ -57,36 +56,6 @@ def rules() -> dict[str, str]:
 
 STREAMS = dict(cases("streams"))
 stream = pytest.mark.parametrize("name", STREAMS)
-
-
-def sse(events: list[Any]) -> bytes:
-    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
-
-
-def binary(events: list[Any]) -> bytes:
-    messages = [proto.encode(event) for event in events]
-    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
-
-
-def at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    return value
-
-
-def covers(value: Any, expected: Any) -> bool:
-    """Whether a value has what is expected: objects at least the keys named, arrays in full."""
-    if isinstance(expected, dict):
-        return isinstance(value, dict) and all(
-            key in value and covers(value[key], inner) for key, inner in expected.items()
-        )
-    if isinstance(expected, list):
-        return (
-            isinstance(value, list)
-            and len(value) == len(expected)
-            and all(covers(one, other) for one, other in zip(value, expected, strict=True))
-        )
-    return type(value) is type(expected) and value == expected
 
 
 def play(
