@@ -2,7 +2,7 @@
 
 ``instructions(script)`` runs a script under callgrind. In the script ``count(name, work)`` counts
 one call of ``work``, and nothing else is counted, so that imports take a few seconds only. It needs
-valgrind, and Linux on x86-64.
+valgrind, and Linux on x86-64. ``growth(script)`` compares two sizes of each of the script's cases.
 """
 
 from __future__ import annotations
@@ -68,3 +68,39 @@ def instructions(script: str) -> dict[str, int]:
             assert total is not None, text[:500]
             counts[name[1]] = int(total[1])
     return counts
+
+
+EVENTS = """
+def event(kind, **fields):
+    return {"type": kind, **fields}
+
+def text(kind, number, **fields):
+    return event(f"TEXT_MESSAGE_{kind}", messageId=f"m{number}", **fields)
+
+def call(kind, number, **fields):
+    return event(f"TOOL_CALL_{kind}", toolCallId=f"c{number}", **fields)
+
+def opened(number, **fields):
+    return call("START", number, toolCallName="f", **fields)
+
+def state(value):
+    return event("STATE_SNAPSHOT", snapshot=value)
+"""
+
+
+def growth(script: str) -> dict[str, float]:
+    """How many times the instructions each of a script's CASES takes for four times as much.
+
+    CASES has functions by their names: from a size to the work of that size.
+    """
+    counts = instructions(
+        script
+        + """
+for name, case in CASES.items():
+    case(50)()
+    for n in (400, 1600):
+        count(f"{name}:{n}", case(n))
+"""
+    )
+    names = {name.partition(":")[0] for name in counts}
+    return {name: counts[f"{name}:1600"] / counts[f"{name}:400"] for name in names}

@@ -13,23 +13,13 @@ from typing import Any
 import pytest
 
 from agui_codec import Compactor, SequenceError, compact_events
-from counting import instructions
+from counting import EVENTS, growth
 from streams import Event, content, end, event, models, start
 
-CASES = """
+CASES = (
+    EVENTS
+    + """
 from agui_codec import Compactor, compact_events
-
-def event(kind, **fields):
-    return {"type": kind, **fields}
-
-def text(kind, number, **fields):
-    return event(f"TEXT_MESSAGE_{kind}", messageId=f"m{number}", **fields)
-
-def call(kind, number, **fields):
-    return event(f"TOOL_CALL_{kind}", toolCallId=f"c{number}", **fields)
-
-def opened(number, **fields):
-    return call("START", number, toolCallName="f", **fields)
 
 def result(number):
     return call("RESULT", number, messageId=f"r{number}", content="")
@@ -39,9 +29,6 @@ def thought(number, message="q"):
 
 def custom(number):
     return event("CUSTOM", name="n", value=number)
-
-def state(value):
-    return event("STATE_SNAPSHOT", snapshot=value)
 
 def add(path):
     return event("STATE_DELTA", delta=[{"op": "add", "path": path, "value": 1}])
@@ -106,26 +93,21 @@ def fed(events):
 def at_once(events):
     return lambda: compact_events(
         events, reasoning=True, max_open=10**6, on_deviation=lambda deviation: None)
+
+CASES = {
+    f"{name}, {way.__name__}": lambda n, stream=stream, way=way: way(stream(n))
+    for name, stream in STREAMS.items() for way in (fed, at_once)
+}
 """
+)
 
 
 @pytest.mark.serial
 def test_work_is_linear() -> None:
     """Four times the stream takes four times the instructions, dicts that grow included."""
-    counts = instructions(
-        CASES
-        + """
-for name, stream in STREAMS.items():
-    for way in (fed, at_once):
-        way(stream(50))()
-        for n in (400, 1600):
-            count(f"{name}, {way.__name__}:{n}", way(stream(n)))
-"""
-    )
-    names = {name.partition(":")[0] for name in counts}
-    assert len(names) > 30
-    growth = {name: counts[f"{name}:1600"] / counts[f"{name}:400"] for name in names}
-    assert max(growth.values()) < 5, growth
+    grown = growth(CASES)
+    assert len(grown) > 30
+    assert max(grown.values()) < 5, grown
 
 
 # -- limits ------------------------------------------------------------------------------

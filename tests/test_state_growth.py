@@ -9,26 +9,16 @@ from __future__ import annotations
 
 import pytest
 
-from counting import instructions
+from counting import EVENTS, growth
 
-CASES = """
+CASES = (
+    EVENTS
+    + """
 import gc
 # What it looks through depends on what the other cases have left.
 gc.disable()
 
 from agui_codec import EventReducer, PatchError, apply_patch, create_patch
-
-def event(kind, **fields):
-    return {"type": kind, **fields}
-
-def text(kind, number, **fields):
-    return event(f"TEXT_MESSAGE_{kind}", messageId=f"m{number}", **fields)
-
-def call(kind, number, **fields):
-    return event(f"TOOL_CALL_{kind}", toolCallId=f"c{number}", **fields)
-
-def opened(number, **fields):
-    return call("START", number, toolCallName="f", **fields)
 
 def result(number):
     return call("RESULT", number, messageId=f"r{number}", content="ok")
@@ -41,9 +31,6 @@ def remove(path):
 
 def delta(*patch):
     return event("STATE_DELTA", delta=list(patch))
-
-def state(value):
-    return event("STATE_SNAPSHOT", snapshot=value)
 
 def plan(*patch):
     return event("ACTIVITY_DELTA", messageId="p", activityType="plan", patch=list(patch))
@@ -186,22 +173,13 @@ for name, pair in DIFFS.items():
     CASES[f"diff {name}"] = (
         lambda n, pair=pair: lambda given=pair(n): create_patch(*given))
 """
+)
 
 
 @pytest.mark.serial
 def test_work_is_linear() -> None:
     """Four times as much takes four times the instructions, dicts that grow included."""
-    counts = instructions(
-        CASES
-        + """
-for name, case in CASES.items():
-    case(50)()
-    for n in (400, 1600):
-        count(f"{name}:{n}", case(n))
-"""
-    )
-    names = {name.partition(":")[0] for name in counts}
-    assert len(names) > 70
-    growth = {name: counts[f"{name}:1600"] / counts[f"{name}:400"] for name in names}
-    too_much = {name: ratio for name, ratio in growth.items() if ratio >= 5.5}
+    grown = growth(CASES)
+    assert len(grown) > 70
+    too_much = {name: ratio for name, ratio in grown.items() if ratio >= 5.5}
     assert not too_much, too_much

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agui_codec import ChunkExpander, EventVerifier, SequenceError
-from counting import instructions
+from counting import growth
 from streams import Event
 
 CASES = """
@@ -133,19 +133,9 @@ RUN: Event = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
 @pytest.mark.serial
 def test_work_is_linear() -> None:
     """Four times the stream takes four times the instructions, dicts that grow included."""
-    counts = instructions(
-        CASES
-        + """
-for name, case in CASES.items():
-    case(50)()
-    for n in (400, 1600):
-        count(f"{name}:{n}", case(n))
-"""
-    )
-    names = {name.partition(":")[0] for name in counts}
-    assert len(names) > 20
-    growth = {name: counts[f"{name}:1600"] / counts[f"{name}:400"] for name in names}
-    assert max(growth.values()) < 5, growth
+    grown = growth(CASES)
+    assert len(grown) > 20
+    assert max(grown.values()) < 5, grown
 
 
 # -- limits ----------------------------------------------------------------------------
