@@ -1,9 +1,11 @@
 """`install()`: the official encoder becomes ours in place, for all who have it, and back again."""
 
+import contextlib
 import copy
 import functools
 import importlib
 import inspect
+import itertools
 import pickle
 import subprocess
 import sys
@@ -565,29 +567,70 @@ def test_it_may_be_called_while_it_is_at_work() -> None:
     assert "encode_many" not in vars(Official)
 
 
-@pytest.mark.parametrize("within", [install, uninstall])
-def test_it_may_be_undone_while_it_is_undone(within: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "within",
+    [[install], [uninstall], [uninstall, install], [install, uninstall]],
+    ids=lambda calls: "+".join(it.__name__ for it in calls),
+)
+@pytest.mark.parametrize("outer", [install, uninstall])
+def test_a_call_within_a_call_takes_its_turn_after_it(
+    outer: Any, within: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each attribute that is set or taken back, before and after, as the collector may."""
     module = sys.modules["agui_codec.install"]
+    before = state()
+    step = turn = 0
 
-    class Saved(dict[Any, Any]):
-        """Calls back at each step, as the collector may."""
+    def maybe() -> None:
+        nonlocal step
+        step += 1
+        if step == turn:
+            for call in within:
+                call()
 
+    def calling(function: Any) -> Any:
+        def changed(*args: Any) -> None:
+            maybe()
+            function(*args)
+            maybe()
+
+        return changed
+
+    monkeypatch.setattr(module, "setattr", calling(setattr), raising=False)
+    monkeypatch.setattr(module, "delattr", calling(delattr), raising=False)
+    for n in itertools.count():
+        if outer is uninstall:
+            install()
+        step, turn = 0, n
+        outer()
+        if n and step < n:
+            break
+        last = within[-1] if n else outer
+        assert ("encode_many" in vars(Official)) is (last is install)
+        assert Official().encode(EVENT) == FRAME
+        turn = 0
+        uninstall()
+        assert state() == before
+    assert n > 10
+
+
+def test_an_interrupted_install_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["agui_codec.install"]
+    before = state()
+    for turn in range(1, 30):
         calls = 0
 
-        def pop(self, *key: Any) -> Any:
-            Saved.calls += 1
-            if Saved.calls == 2:
-                within()
-            return super().pop(*key)
+        def interrupted(*args: Any, turn: int = turn) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == turn:
+                raise KeyboardInterrupt
+            setattr(*args)
 
-    monkeypatch.setattr(module, "_saved", Saved())
-    install()
-    uninstall()
-    assert Saved.calls > 2
-    for name in ("encode_many", "__signature__"):
-        assert name not in vars(Official)
-    assert "model_dump_json" not in vars(BaseEvent)
-    install()
-    assert Official().encode(EVENT) == FRAME
-    uninstall()
-    assert Official.encode.__module__ == "ag_ui.encoder.encoder"
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "setattr", interrupted, raising=False)
+            with contextlib.suppress(KeyboardInterrupt):
+                install()
+        uninstall()
+        assert state() == before
+    assert calls < turn

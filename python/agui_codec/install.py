@@ -2,6 +2,7 @@
 
 import inspect
 import threading
+from collections import deque
 from typing import Any
 
 from ag_ui.encoder import EventEncoder as _Official
@@ -11,8 +12,12 @@ from agui_codec.encoder import EventEncoder
 
 __all__ = ["install", "uninstall"]
 
-# Setting an attribute may run the garbage collector, and so code that calls us again.
 _lock = threading.RLock()
+# The options of calls not yet carried out, None for an uninstall(). Setting an attribute may run
+# the garbage collector, and so code that calls us again in the same thread: that call takes its
+# turn when the one at work is done.
+_waiting: deque[dict[str, bool] | None] = deque()
+_at_work = False
 # While installed: what the classes had under each name that was set, or _ABSENT.
 _saved: dict[tuple[type, str], Any] = {}
 _ABSENT = object()
@@ -78,37 +83,58 @@ def install(
         'data: {"type":"STEP_STARTED","stepName":"a"}\n\n'
         >>> agui_codec.uninstall()
     """
-    global _options
-    options = {
-        "drop_raw_event": drop_raw_event,
-        "protobuf_on_wildcard": protobuf_on_wildcard,
-        "exact_integers": exact_integers,
-    }
-    with _lock:
-        _native.set_installed(**options)
-        _options = options
-        # The methods are native, and run without a Python frame.
-        for cls, name, value in (*_native.patches(), (_Official, "__signature__", _Signature())):
-            # The lock lets this thread in again: the collector may run an `install()` here, or an
-            # `uninstall()`, which finds only what is set already.
-            if (cls, name) not in _saved:
-                before = cls.__dict__.get(name, _ABSENT)
-                setattr(cls, name, value)
-                _saved[cls, name] = before
+    _change(
+        {
+            "drop_raw_event": drop_raw_event,
+            "protobuf_on_wildcard": protobuf_on_wildcard,
+            "exact_integers": exact_integers,
+        }
+    )
 
 
 def uninstall() -> None:
     """Undo :func:`install`: the official class is what it was, for all its instances."""
-    global _options
+    _change(None)
+
+
+def _change(options: dict[str, bool] | None) -> None:
+    """Install with these options, or uninstall for None: now, or after the call at work."""
+    global _at_work
     with _lock:
-        # The lock lets this thread in again, as above: an `install()` while a method is put back
-        # finds it still saved, one after that is undone by the next turn.
-        while _saved:
-            for (cls, name), value in list(_saved.items()):
-                if value is not _ABSENT:
-                    setattr(cls, name, value)
-                elif name in vars(cls):
-                    delattr(cls, name)
-                _saved.pop((cls, name), None)
-        _native.set_installed(**_NO_OPTIONS)
-        _options = _NO_OPTIONS
+        _waiting.append(options)
+        if _at_work:
+            return
+        _at_work = True
+        try:
+            while _waiting:
+                wanted = _waiting.popleft()
+                if wanted is None:
+                    _take_back()
+                else:
+                    _set(wanted)
+        finally:
+            _at_work = False
+
+
+def _set(options: dict[str, bool]) -> None:
+    global _options
+    _native.set_installed(**options)
+    _options = options
+    # The methods are native, and run without a Python frame.
+    for cls, name, value in (*_native.patches(), (_Official, "__signature__", _Signature())):
+        if (cls, name) not in _saved:
+            _saved[cls, name] = vars(cls).get(name, _ABSENT)
+            setattr(cls, name, value)
+
+
+def _take_back() -> None:
+    global _options
+    for (cls, name), value in list(_saved.items()):
+        if value is not _ABSENT:
+            setattr(cls, name, value)
+        elif name in vars(cls):
+            # Ctrl-C may have stopped an install() before it was set.
+            delattr(cls, name)
+        del _saved[cls, name]
+    _native.set_installed(**_NO_OPTIONS)
+    _options = _NO_OPTIONS
