@@ -13,7 +13,7 @@ use crate::deviation::{Deviation, Reporter};
 use crate::errors::{
     AGUIError, DecodeFault, Fault, NoEvent, Refused, Step, exclusive, shared, shown,
 };
-use crate::event::Spelling;
+use crate::event::Form;
 use crate::input::{Callback, str_argument, with_bytes};
 use crate::json::{Decoded, LineTooLong, Lines, Loan, Tools, decode};
 use crate::proto::{self, Broken, Frames};
@@ -132,7 +132,7 @@ pub struct EventDecoder {
 
 /// What becomes of events.
 struct Options {
-    spelling: Spelling,
+    spelling: Form,
     max_event_bytes: usize,
     on_unknown: OnUnknown,
     reporter: Reporter,
@@ -362,7 +362,7 @@ impl EventDecoder {
             return Err(AGUIError::new_err(reason));
         };
         let options = Options {
-            spelling: if as_dict { Spelling::Wire } else { Spelling::Model },
+            spelling: if as_dict { Form::Dict } else { Form::Model },
             max_event_bytes,
             on_unknown: OnUnknown::named(on_unknown)?,
             reporter: Reporter::new(on_deviation),
@@ -524,7 +524,7 @@ pub fn decode_event<'py>(
     data: &Bound<'py, PyAny>,
     as_dict: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let spelling = if as_dict { Spelling::Wire } else { Spelling::Model };
+    let spelling = if as_dict { Form::Dict } else { Form::Model };
     let mut loan = Loan::default();
     let mut read = |document: &[u8]| decode(py, document, spelling, loan.tools());
     let decoded = if let Ok(text) = data.cast::<PyString>() {

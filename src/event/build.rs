@@ -1,7 +1,7 @@
 //! Making: instances of the SDK's models without running Python.
 //!
 //! Validators do not run here, so only values are taken that pydantic would accept as they are,
-//! without coercion. Anything else is a [`Surprise`], and the caller asks the official validator.
+//! without coercion. Anything else is a [`Unsupported`], and the caller asks the official validator.
 //! What comes out cannot be told from what that gives: the instance dictionary in class order
 //! with the defaults, the set of given names, extra fields, the enum's member for `type`.
 
@@ -11,16 +11,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyType};
 use std::ffi::CStr;
 
-use super::plan::{Bounds, Plan, Shape, Spelling, validator};
+use super::class_info::{Bounds, ClassInfo, FieldType, Form, validator};
 use super::registry::{Registry, registry};
 use super::subclass::made_like;
-use super::view::Surprise;
+use super::view::Unsupported;
 use crate::capi::{self, Arguments, Function};
 use crate::errors::of_pydantic;
 
 /// A model in the making.
 pub struct Builder<'py> {
-    pub plan: &'static Plan,
+    pub info: &'static ClassInfo,
     fields: Bound<'py, PyDict>,
     extra: Bound<'py, PyDict>,
     /// One bit for each field that was given.
@@ -28,18 +28,18 @@ pub struct Builder<'py> {
 }
 
 impl<'py> Builder<'py> {
-    pub fn new(py: Python<'py>, plan: &'static Plan) -> Result<Self, Surprise> {
-        Ok(Self { plan, fields: plan.defaults.bind(py).copy()?, extra: PyDict::new(py), seen: 0 })
+    pub fn new(py: Python<'py>, info: &'static ClassInfo) -> Result<Self, Unsupported> {
+        Ok(Self { info, fields: info.defaults.bind(py).copy()?, extra: PyDict::new(py), seen: 0 })
     }
 
     /// One that has come as far as another was; see [`Builder::so_far`].
     #[inline]
     pub fn resume(
-        plan: &'static Plan,
+        info: &'static ClassInfo,
         fields: &Bound<'py, PyDict>,
         given: u64,
-    ) -> Result<Self, Surprise> {
-        Ok(Self { plan, fields: fields.copy()?, extra: PyDict::new(fields.py()), seen: given })
+    ) -> Result<Self, Unsupported> {
+        Ok(Self { info, fields: fields.copy()?, extra: PyDict::new(fields.py()), seen: given })
     }
 
     /// The fields that have been given, with bits that say which, if they are all there is.
@@ -51,8 +51,8 @@ impl<'py> Builder<'py> {
     /// Gives the field at `at` a value, which is checked against what the field declares. A dict
     /// in the place of a model becomes that model.
     #[inline]
-    pub fn field(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
-        let field = &self.plan.fields[at];
+    pub fn field(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Unsupported> {
+        let field = &self.info.fields[at];
         let name = field.name.bind(value.py());
         self.mark(at)?;
         match accept(&field.shape, value)? {
@@ -64,8 +64,8 @@ impl<'py> Builder<'py> {
 
     /// Gives the field at `at` a value that is what the field takes.
     #[inline]
-    pub fn put(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Surprise> {
-        let name = self.plan.fields[at].name.bind(value.py());
+    pub fn put(&mut self, at: usize, value: &Bound<'py, PyAny>) -> Result<(), Unsupported> {
+        let name = self.info.fields[at].name.bind(value.py());
         self.mark(at)?;
         self.fields.set_item(name, value)?;
         Ok(())
@@ -73,10 +73,10 @@ impl<'py> Builder<'py> {
 
     /// Gives the field at `at`, which has one possible value, that value.
     #[inline]
-    pub fn tag(&mut self, at: usize) -> Result<(), Surprise> {
-        let field = &self.plan.fields[at];
+    pub fn tag(&mut self, at: usize) -> Result<(), Unsupported> {
+        let field = &self.info.fields[at];
         let py = self.fields.py();
-        let Shape::Literal(choices) = &field.shape else { return Err(Surprise) };
+        let FieldType::Literal(choices) = &field.shape else { return Err(Unsupported) };
         let value = choices[0].1.bind(py);
         if field.default.as_ref().is_some_and(|default| default.is(value)) {
             // It is there already.
@@ -87,10 +87,10 @@ impl<'py> Builder<'py> {
 
     /// Notes that the field is given. A field that is given twice is for pydantic to decide.
     #[inline]
-    fn mark(&mut self, at: usize) -> Result<(), Surprise> {
+    fn mark(&mut self, at: usize) -> Result<(), Unsupported> {
         let bit = 1 << at;
         if self.seen & bit != 0 {
-            return Err(Surprise);
+            return Err(Unsupported);
         }
         self.seen |= bit;
         Ok(())
@@ -103,9 +103,9 @@ impl<'py> Builder<'py> {
         key: &Bound<'py, PyAny>,
         value: &Bound<'py, PyAny>,
         expected: &mut usize,
-    ) -> Result<(), Surprise> {
-        let key = key.cast_exact::<PyString>().map_err(|_| Surprise)?;
-        match self.plan.find_any(key, *expected) {
+    ) -> Result<(), Unsupported> {
+        let key = key.cast_exact::<PyString>().map_err(|_| Unsupported)?;
+        match self.info.find_any(key, *expected) {
             Some((at, _)) => {
                 *expected = at + 1;
                 self.field(at, value)
@@ -119,23 +119,23 @@ impl<'py> Builder<'py> {
         &mut self,
         key: &Bound<'py, PyString>,
         value: &Bound<'py, PyAny>,
-    ) -> Result<(), Surprise> {
+    ) -> Result<(), Unsupported> {
         self.extra.set_item(key, value)?;
         Ok(())
     }
 
-    pub fn finish(self) -> Result<Bound<'py, PyAny>, Surprise> {
-        let class = self.plan.class.bind(self.fields.py());
+    pub fn finish(self) -> Result<Bound<'py, PyAny>, Unsupported> {
+        let class = self.info.class.bind(self.fields.py());
         self.finish_as(class)
     }
 
-    /// An instance of a class that is made as that of the plan is.
-    fn finish_as(self, class: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>, Surprise> {
+    /// An instance of a class that is made as that of the class info is.
+    fn finish_as(self, class: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>, Unsupported> {
         let py = self.fields.py();
-        if self.plan.no_default & !self.seen != 0 {
-            return Err(Surprise);
+        if self.info.no_default & !self.seen != 0 {
+            return Err(Unsupported);
         }
-        let given = self.plan.given(py, self.seen)?;
+        let given = self.info.given(py, self.seen)?;
         if !self.extra.is_empty() {
             for key in self.extra.keys() {
                 given.add(key)?;
@@ -153,7 +153,7 @@ impl<'py> Builder<'py> {
 }
 
 /// Errors of the allocator and the like: the official path will meet them again, and report.
-impl From<PyErr> for Surprise {
+impl From<PyErr> for Unsupported {
     fn from(_: PyErr) -> Self {
         Self
     }
@@ -161,62 +161,62 @@ impl From<PyErr> for Surprise {
 
 /// Whether a field of this shape takes the value as it is (`None`), or what it makes of it.
 pub fn accept<'py>(
-    shape: &'static Shape,
+    shape: &'static FieldType,
     value: &Bound<'py, PyAny>,
-) -> Result<Option<Bound<'py, PyAny>>, Surprise> {
+) -> Result<Option<Bound<'py, PyAny>>, Unsupported> {
     let fits = match shape {
-        Shape::Str => capi::is_exact_str(value),
-        Shape::Any => true,
-        Shape::Bool => capi::is_exact_bool(value),
-        Shape::Nullable(inner) => {
+        FieldType::Str => capi::is_exact_str(value),
+        FieldType::Any => true,
+        FieldType::Bool => capi::is_exact_bool(value),
+        FieldType::Nullable(inner) => {
             return if value.is_none() { Ok(None) } else { accept(inner, value) };
         }
-        Shape::Int(bounds) => match (value.cast_exact::<PyInt>(), bounds) {
+        FieldType::Int(bounds) => match (value.cast_exact::<PyInt>(), bounds) {
             (Ok(_), Bounds::None) => true,
             (Ok(int), Bounds::Between(low, high)) => {
                 capi::int_as_i64(int).is_some_and(|int| (*low..=*high).contains(&int))
             }
             (Err(_), _) => false,
         },
-        Shape::JsonPointer => match value.cast_exact::<PyString>() {
+        FieldType::JsonPointer => match value.cast_exact::<PyString>() {
             Ok(pointer) => is_json_pointer(pointer.to_str()?),
             Err(_) => false,
         },
-        Shape::Map => {
-            let dict = value.cast_exact::<PyDict>().map_err(|_| Surprise)?;
+        FieldType::Map => {
+            let dict = value.cast_exact::<PyDict>().map_err(|_| Unsupported)?;
             let only_str =
                 capi::walk(dict, |mut items| items.all(|(key, _)| key.read(capi::is_exact_str)));
             // The validator makes a dict of its own, too.
-            return if only_str { Ok(Some(dict.copy()?.into_any())) } else { Err(Surprise) };
+            return if only_str { Ok(Some(dict.copy()?.into_any())) } else { Err(Unsupported) };
         }
-        Shape::Literal(choices) => {
+        FieldType::Literal(choices) => {
             if choices.iter().any(|(_, object)| value.is(object)) {
                 return Ok(None);
             }
-            let text = value.cast_exact::<PyString>().map_err(|_| Surprise)?.to_str()?;
-            let choice = choices.iter().find(|(choice, _)| **choice == *text).ok_or(Surprise)?;
+            let text = value.cast_exact::<PyString>().map_err(|_| Unsupported)?.to_str()?;
+            let choice = choices.iter().find(|(choice, _)| **choice == *text).ok_or(Unsupported)?;
             return Ok(Some(choice.1.bind(value.py()).clone()));
         }
-        Shape::Model(cell) => {
+        FieldType::Model(cell) => {
             if let Ok(dict) = value.cast_exact::<PyDict>() {
-                let plan = cell.plan_for(cell.key).ok_or(Surprise)?;
-                return model(dict, plan).map(Some);
+                let info = cell.info_for(cell.key).ok_or(Unsupported)?;
+                return model(dict, info).map(Some);
             }
-            cell.plan_for(capi::type_key(value)).is_some()
+            cell.info_for(capi::type_key(value)).is_some()
         }
-        Shape::Tagged { discriminator, choices } => {
+        FieldType::Tagged { discriminator, choices } => {
             let Ok(dict) = value.cast_exact::<PyDict>() else {
-                return if is_member(value, choices) { Ok(None) } else { Err(Surprise) };
+                return if is_member(value, choices) { Ok(None) } else { Err(Unsupported) };
             };
-            let tag = capi::dict_get(dict, discriminator.bind(value.py())).ok_or(Surprise)?;
-            let cell = Registry::choice(choices, &tag).ok_or(Surprise)?;
-            let plan = cell.plan_for(cell.key).ok_or(Surprise)?;
-            return model(dict, plan).map(Some);
+            let tag = capi::dict_get(dict, discriminator.bind(value.py())).ok_or(Unsupported)?;
+            let cell = Registry::choice(choices, &tag).ok_or(Unsupported)?;
+            let info = cell.info_for(cell.key).ok_or(Unsupported)?;
+            return model(dict, info).map(Some);
         }
-        Shape::List { item, min } => {
-            let list = value.cast_exact::<PyList>().map_err(|_| Surprise)?;
+        FieldType::List { item, min } => {
+            let list = value.cast_exact::<PyList>().map_err(|_| Unsupported)?;
             if list.len() < *min {
-                return Err(Surprise);
+                return Err(Unsupported);
             }
             let own = PyList::empty(value.py());
             for value in list.iter() {
@@ -224,25 +224,25 @@ pub fn accept<'py>(
             }
             return Ok(Some(own.into_any()));
         }
-        Shape::StrOrList(list) => {
+        FieldType::StrOrList(list) => {
             return if capi::is_exact_str(value) { Ok(None) } else { accept(list, value) };
         }
-        Shape::Unknown => false,
+        FieldType::Unknown => false,
     };
-    if fits { Ok(None) } else { Err(Surprise) }
+    if fits { Ok(None) } else { Err(Unsupported) }
 }
 
 /// Whether the value is a model of the union whose tag still says so.
 fn is_member(value: &Bound<'_, PyAny>, choices: &[(Box<str>, &'static super::Cell)]) -> bool {
     let key = capi::type_key(value);
-    let Some(plan) = choices.iter().find_map(|(_, cell)| cell.plan_for(key)) else {
+    let Some(info) = choices.iter().find_map(|(_, cell)| cell.info_for(key)) else {
         return false;
     };
-    let tag = plan.tag.and_then(|at| {
-        let name = plan.fields[at].name.bind(value.py());
+    let tag = info.tag.and_then(|at| {
+        let name = info.fields[at].name.bind(value.py());
         capi::dict_get(&capi::instance_dict(value)?, name)
     });
-    let (Some(tag), Some(text)) = (tag, plan.tag_text()) else {
+    let (Some(tag), Some(text)) = (tag, info.tag_text()) else {
         return false;
     };
     tag.extract::<&str>().is_ok_and(|tag| tag == text)
@@ -254,19 +254,19 @@ pub fn is_json_pointer(pointer: &str) -> bool {
         && pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']))
 }
 
-/// The model of `plan` with the entries of a dict, which is what validating the dict would give.
+/// The model of `class info` with the entries of a dict, which is what validating the dict would give.
 pub fn model<'py>(
     dict: &Bound<'py, PyDict>,
-    plan: &'static Plan,
-) -> Result<Bound<'py, PyAny>, Surprise> {
-    let mut builder = Builder::new(dict.py(), plan)?;
+    info: &'static ClassInfo,
+) -> Result<Bound<'py, PyAny>, Unsupported> {
+    let mut builder = Builder::new(dict.py(), info)?;
     let mut expected = 0;
     capi::walk(dict, |mut items| {
         while let Some((key, value)) = items.next() {
             // Making an object and looking at a class may run Python code.
             builder.entry(&key.own(), &value.own(), &mut expected)?;
             if !items.unchanged() {
-                return Err(Surprise);
+                return Err(Unsupported);
             }
         }
         Ok(())
@@ -276,16 +276,16 @@ pub fn model<'py>(
 
 /// The event that a wire dict describes, in the spelling asked for. What is not exactly as
 /// declared is judged by the official validator, whose error comes through unchanged.
-pub fn event(dict: Bound<'_, PyDict>, spelling: Spelling) -> PyResult<Bound<'_, PyAny>> {
-    if spelling == Spelling::Wire {
+pub fn event(dict: Bound<'_, PyDict>, spelling: Form) -> PyResult<Bound<'_, PyAny>> {
+    if spelling == Form::Dict {
         return Ok(dict.into_any());
     }
     let registry = registry();
     let kind = capi::dict_get(&dict, registry.type_key.bind(dict.py()))
         .and_then(|kind| registry.kind(&kind));
-    let plan = kind.and_then(|kind| registry.event(Some(kind))).filter(|plan| plan.is_current());
-    if let Some(plan) = plan
-        && let Ok(model) = model(&dict, plan)
+    let info = kind.and_then(|kind| registry.event(Some(kind))).filter(|info| info.is_current());
+    if let Some(info) = info
+        && let Ok(model) = model(&dict, info)
     {
         return Ok(model);
     }
@@ -303,20 +303,20 @@ pub fn officially<'py>(
     validated.map_err(|error| of_pydantic(py, error))
 }
 
-/// The model of a plan that a dict with the keys of the wire describes, by the official validator
+/// The model of a class info that a dict with the keys of the wire describes, by the official validator
 /// where it is not exactly as declared.
 pub fn validated<'py>(
     dict: &Bound<'py, PyAny>,
-    plan: &'static Plan,
+    info: &'static ClassInfo,
 ) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(exact) = dict.cast_exact::<PyDict>()
-        && plan.is_current()
-        && let Ok(model) = model(exact, plan)
+        && info.is_current()
+        && let Ok(model) = model(exact, info)
     {
         return Ok(model);
     }
     let py = dict.py();
-    let validated = plan.class.bind(py).call_method1(intern!(py, "model_validate"), (dict,));
+    let validated = info.class.bind(py).call_method1(intern!(py, "model_validate"), (dict,));
     validated.map_err(|error| of_pydantic(py, error))
 }
 
@@ -345,9 +345,9 @@ Raises:
     fn call<'py>(arguments: &Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let [cls] = arguments.positional() else { return Err(not_one(arguments)) };
         if let Ok(class) = cls.cast::<PyType>()
-            && let Some(plan) =
-                registry().plan(capi::class_key(&class)).or_else(|| made_like(&class))
-            && let Ok(event) = named(&class, plan, arguments)
+            && let Some(info) =
+                registry().info(capi::class_key(&class)).or_else(|| made_like(&class))
+            && let Ok(event) = named(&class, info, arguments)
         {
             return Ok(event);
         }
@@ -355,14 +355,14 @@ Raises:
     }
 }
 
-/// The instance of `class`, which is that of the plan or like it, with the named arguments.
+/// The instance of `class`, which is that of the class info or like it, with the named arguments.
 #[inline]
 fn named<'py>(
     class: &Bound<'py, PyType>,
-    plan: &'static Plan,
+    info: &'static ClassInfo,
     arguments: &Arguments<'_, 'py>,
-) -> Result<Bound<'py, PyAny>, Surprise> {
-    let mut builder = Builder::new(class.py(), plan)?;
+) -> Result<Bound<'py, PyAny>, Unsupported> {
+    let mut builder = Builder::new(class.py(), info)?;
     let mut expected = 0;
     for (key, value) in arguments.named() {
         builder.entry(&key, &value, &mut expected)?;

@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
-use super::glance::Glance;
-use super::plan::Spelling;
+use super::class_info::Form;
+use super::presence::Presence;
 use super::view::View;
 use crate::capi;
 
@@ -108,14 +108,14 @@ impl Key {
 }
 
 impl<'py> View<'py> {
-    /// [`View::read`] of a dict of which a glance has told what it has: most of what is asked for
+    /// [`View::read`] of a dict of which a presence has told what it has: most of what is asked for
     /// is not there.
     #[inline]
-    pub fn read_seen(&self, key: &Key, glance: Option<Glance>) -> Option<Bound<'py, PyAny>> {
-        let Some(glance) = glance else { return self.read(key) };
+    pub fn read_seen(&self, key: &Key, presence: Option<Presence>) -> Option<Bound<'py, PyAny>> {
+        let Some(presence) = presence else { return self.read(key) };
         let py = self.fields.py();
-        let at = self.plan.find_interned(key.alias.bind(py), 0);
-        if glance.has(at) { capi::dict_get(&self.fields, key.alias.bind(py)) } else { None }
+        let at = self.info.find_interned(key.alias.bind(py), 0);
+        if presence.has(at) { capi::dict_get(&self.fields, key.alias.bind(py)) } else { None }
     }
 
     /// What the object has under the key. Unlike [`View::get`] it tells a null in a wire dict,
@@ -123,8 +123,8 @@ impl<'py> View<'py> {
     #[inline]
     pub fn read(&self, key: &Key) -> Option<Bound<'py, PyAny>> {
         match self.spelling {
-            Spelling::Wire => key.of_dict(&self.fields),
-            Spelling::Model => capi::dict_get(&self.fields, key.name.bind(self.fields.py()))
+            Form::Dict => key.of_dict(&self.fields),
+            Form::Model => capi::dict_get(&self.fields, key.name.bind(self.fields.py()))
                 .filter(|value| !value.is_none()),
         }
     }

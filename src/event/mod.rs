@@ -2,23 +2,25 @@
 //! spelling.
 
 pub mod build;
-mod glance;
+pub mod class_info;
+mod classes;
+mod event_type;
 mod keys;
-mod kind;
-pub mod plan;
-mod refusal;
+mod learn;
+mod presence;
 mod registry;
 mod subclass;
+mod validation_error;
 mod view;
 
-pub use glance::{Glance, look};
-pub use keys::{Key, keys};
-pub use kind::EventKind;
-pub use plan::{
-    Cell, Field, Fragment, Plan, Shape, Spelling, base_model, model_dump_json,
+pub use class_info::{
+    Cell, ClassInfo, Field, FieldType, Form, Fragment, base_model, model_dump_json,
     set_our_model_dump_json, validator,
 };
-pub use refusal::Refusal;
+pub use event_type::EventType;
+pub use keys::{Key, keys};
+pub use presence::{Presence, scan};
 pub use registry::{Registry, protocol_version, registry};
-pub use subclass::plan_like;
-pub use view::{Entry, Surprise, View};
+pub use subclass::info_like;
+pub use validation_error::ValidationError;
+pub use view::{Entry, Unsupported, View};

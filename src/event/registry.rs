@@ -1,4 +1,4 @@
-//! The SDK's classes, each with its plan, and the objects that the crate needs from Python.
+//! The SDK's classes, each with its class info, and the objects that the crate needs from Python.
 //! Filled once, when the module is imported, and never changed: classes that users define are
 //! not in it, so it keeps none of them alive.
 
@@ -9,8 +9,10 @@ use pyo3::types::{PyDict, PyString, PyType};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::plan::{self, Cell, Learner, Plan};
-use super::{EventKind, Shape};
+use super::EventType;
+use super::class_info::{Cell, ClassInfo, FieldType, base_model};
+use super::classes::{Classes, PointerMap};
+use super::learn::Learner;
 use crate::capi;
 
 static REGISTRY: OnceLock<Registry> = OnceLock::new();
@@ -18,10 +20,10 @@ static REGISTRY: OnceLock<Registry> = OnceLock::new();
 pub struct Registry {
     classes: Classes,
     /// The event class of each kind.
-    events: [&'static Cell; EventKind::COUNT],
-    /// What all events have: the plan of events of a type that the SDK does not know.
+    events: [&'static Cell; EventType::COUNT],
+    /// What all events have: the class info of events of a type that the SDK does not know.
     pub(super) base_event: &'static Cell,
-    kinds: PointerMap<EventKind>,
+    kinds: PointerMap<EventType>,
     /// The `type` of each kind, interned.
     names: Vec<Py<PyString>>,
     /// The slots of a model: its extra fields, the names of the fields that were given, and its
@@ -98,19 +100,19 @@ impl Registry {
         let mut names = Vec::new();
         let mut learner = Learner::new(&mut classes, &base)?;
         let base_event = learner.class(&core.getattr("BaseEvent")?.cast_into()?)?;
-        let mut events = [base_event; EventKind::COUNT];
+        let mut events = [base_event; EventType::COUNT];
         // The members of the union are the event classes, whatever they are called.
         let union = core.getattr("Event")?;
         let members = py.import("typing")?.call_method1("get_args", (union,))?.get_item(0)?;
         let members = py.import("typing")?.call_method1("get_args", (members,))?;
         for class in members.try_iter()? {
             let cell = learner.class(&class?.cast_into()?)?;
-            let kind = cell.plan.get().and_then(Plan::tag_text).map(str::as_bytes);
-            if let Some(kind) = kind.and_then(EventKind::from_name) {
+            let kind = cell.info.get().and_then(ClassInfo::tag_text).map(str::as_bytes);
+            if let Some(kind) = kind.and_then(EventType::from_name) {
                 events[kind as usize] = cell;
             }
         }
-        for &kind in EventKind::ALL {
+        for &kind in EventType::ALL {
             let name = PyString::intern(py, kind.name());
             if let Ok(member) = event_type.get_item(&name) {
                 kinds.insert(member, kind);
@@ -118,13 +120,13 @@ impl Registry {
             names.push(name.clone().unbind());
             kinds.insert(name.into_any(), kind);
         }
-        let plans = classes.cells.iter().filter_map(|cell| cell.plan.get());
-        let aliases = plans
-            .flat_map(|plan| &plan.fields)
+        let infos = classes.cells.iter().filter_map(|cell| cell.info.get());
+        let aliases = infos
+            .flat_map(|info| &info.fields)
             .map(|field| (field.alias_text.as_bytes().into(), field.alias.clone_ref(py)))
             .collect();
         let slot = |name: &str| -> PyResult<Py<PyAny>> {
-            let slots = plan::base_model(py)?.getattr(intern!(py, "__dict__"))?;
+            let slots = base_model(py)?.getattr(intern!(py, "__dict__"))?;
             let found = slots.get_item(name).map_err(|_| {
                 PyImportError::new_err(format!(
                     "agui_codec: pydantic's BaseModel has no slot {name}"
@@ -157,48 +159,48 @@ impl Registry {
         Ok(())
     }
 
-    /// The plan for instances of exactly the class with this key, if it may be used now.
+    /// The class info for instances of exactly the class with this key, if it may be used now.
     #[inline]
-    pub fn plan(&self, key: usize) -> Option<&'static Plan> {
-        self.classes.get(key)?.plan_for(key)
+    pub fn info(&self, key: usize) -> Option<&'static ClassInfo> {
+        self.classes.get(key)?.info_for(key)
     }
 
-    /// The plan of the event class of this kind, for reading a wire dict: it is not the class
+    /// The class info of the event class of this kind, for reading a wire dict: it is not the class
     /// that writes it, so the class's guards do not matter.
     #[inline]
-    pub fn event(&self, kind: Option<EventKind>) -> Option<&'static Plan> {
+    pub fn event(&self, kind: Option<EventType>) -> Option<&'static ClassInfo> {
         match kind {
-            Some(kind) => self.events[kind as usize].plan.get(),
-            None => self.base_event.plan.get(),
+            Some(kind) => self.events[kind as usize].info.get(),
+            None => self.base_event.info.get(),
         }
     }
 
     /// The kind that a `type` names: a member of `EventType`, or its value as a str.
     #[inline]
-    pub fn kind(&self, value: &Bound<'_, PyAny>) -> Option<EventKind> {
+    pub fn kind(&self, value: &Bound<'_, PyAny>) -> Option<EventType> {
         if let Some(kind) = self.kinds.get(value.as_ptr() as usize) {
             return Some(kind);
         }
         match capi::text(value.cast().ok()?) {
-            capi::Text::Ascii(name) => EventKind::from_name(name),
+            capi::Text::Ascii(name) => EventType::from_name(name),
             _ => None,
         }
     }
 
     /// The kind of a wire dict.
-    pub fn kind_of(&self, event: &Bound<'_, PyDict>) -> Option<EventKind> {
+    pub fn kind_of(&self, event: &Bound<'_, PyDict>) -> Option<EventType> {
         self.kind(&capi::dict_get(event, self.type_key.bind(event.py()))?)
     }
 
     /// The kind of a `type` that is one of the registry's own objects.
     #[inline]
-    pub fn interned_kind(&self, value: &Bound<'_, PyAny>) -> Option<EventKind> {
+    pub fn interned_kind(&self, value: &Bound<'_, PyAny>) -> Option<EventType> {
         self.kinds.get(value.as_ptr() as usize)
     }
 
     /// The `type` of events of this kind, as wire dicts have it.
     #[inline]
-    pub fn kind_name<'py>(&self, py: Python<'py>, kind: EventKind) -> &Bound<'py, PyString> {
+    pub fn kind_name<'py>(&self, py: Python<'py>, kind: EventType) -> &Bound<'py, PyString> {
         self.names[kind as usize].bind(py)
     }
 
@@ -220,96 +222,16 @@ impl Registry {
         let mut unlearned = Vec::new();
         for (cell, class) in self.classes.cells.iter().zip(&self.classes.map.objects) {
             let class = class.bind(py).getattr(intern!(py, "__name__"))?.extract::<String>()?;
-            match cell.plan.get() {
+            match cell.info.get() {
                 None => unlearned.push(class),
-                Some(plan) => unlearned.extend(
-                    plan.fields
+                Some(info) => unlearned.extend(
+                    info.fields
                         .iter()
-                        .filter(|field| matches!(field.shape, Shape::Unknown))
+                        .filter(|field| matches!(field.shape, FieldType::Unknown))
                         .map(|field| format!("{class}.{}", field.name_text)),
                 ),
             }
         }
         Ok(unlearned)
-    }
-}
-
-/// The learned classes by their key.
-#[derive(Default)]
-pub struct Classes {
-    map: PointerMap<&'static Cell>,
-    cells: Vec<&'static Cell>,
-}
-
-impl Classes {
-    #[inline]
-    pub fn get(&self, key: usize) -> Option<&'static Cell> {
-        self.map.get(key)
-    }
-
-    pub fn insert(&mut self, class: &Bound<'_, PyType>) -> &'static Cell {
-        // Cells live as long as the process, like the classes that they are about.
-        let cell: &'static Cell =
-            Box::leak(Box::new(Cell { key: capi::class_key(class), plan: OnceLock::new() }));
-        self.map.insert(class.clone().into_any(), cell);
-        self.cells.push(cell);
-        cell
-    }
-}
-
-/// A map from Python objects, by identity. It keeps the objects, so that an address cannot come
-/// to mean another one. Open addressing, at most a quarter full.
-struct PointerMap<T> {
-    slots: Vec<Option<(usize, T)>>,
-    objects: Vec<Py<PyAny>>,
-}
-
-impl<T> Default for PointerMap<T> {
-    fn default() -> Self {
-        Self { slots: Vec::new(), objects: Vec::new() }
-    }
-}
-
-impl<T: Copy> PointerMap<T> {
-    /// Objects are aligned to 16 bytes; Fibonacci hashing takes what is above.
-    #[inline]
-    fn start(&self, key: usize) -> usize {
-        let hash = (key >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-        (hash >> (usize::BITS / 2)) & (self.slots.len() - 1)
-    }
-
-    #[inline]
-    fn get(&self, key: usize) -> Option<T> {
-        if self.slots.is_empty() {
-            return None;
-        }
-        let mut at = self.start(key);
-        loop {
-            match self.slots[at] {
-                Some((found, value)) if found == key => return Some(value),
-                Some(_) => at = (at + 1) & (self.slots.len() - 1),
-                None => return None,
-            }
-        }
-    }
-
-    fn insert(&mut self, object: Bound<'_, PyAny>, value: T) {
-        if self.objects.len() * 4 >= self.slots.len() {
-            let size = (self.slots.len() * 2).max(64);
-            let old = std::mem::replace(&mut self.slots, vec![None; size]);
-            for (key, value) in old.into_iter().flatten() {
-                self.place(key, value);
-            }
-        }
-        self.place(object.as_ptr() as usize, value);
-        self.objects.push(object.unbind());
-    }
-
-    fn place(&mut self, key: usize, value: T) {
-        let mut at = self.start(key);
-        while self.slots[at].is_some() {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        self.slots[at] = Some((key, value));
     }
 }

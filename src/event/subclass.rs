@@ -3,7 +3,7 @@
 //! left to pydantic.
 //!
 //! A verdict is kept by the class's address, with a weak reference, so that classes can be
-//! collected, and goes for one version of the class; see [`Plan::is_current`].
+//! collected, and goes for one version of the class; see [`ClassInfo::is_current`].
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,7 +12,8 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType, PyWeakrefReference}
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-use super::plan::{Plan, Schema, dumps_as_pydantic_does, get, is_made_as_pydantic_does, root};
+use super::class_info::{ClassInfo, dumps_as_pydantic_does, is_made_as_pydantic_does};
+use super::learn::{Schema, get, root};
 use super::registry::registry;
 use crate::capi;
 
@@ -27,8 +28,8 @@ struct Verdict {
 /// What serves for a subclass.
 #[derive(Clone, Copy)]
 struct Like {
-    /// The plan of its base.
-    plan: &'static Plan,
+    /// The class info of its base.
+    info: &'static ClassInfo,
     /// Whether instances can be made as those of the base are.
     is_made_alike: bool,
 }
@@ -53,19 +54,19 @@ fn like(class: &Bound<'_, PyType>) -> Option<Like> {
     if capi::is_subtype(capi::class_key(class), base) { event_class(class) } else { None }
 }
 
-/// The plan by which the instance of a class that is not in the registry is written.
+/// The class info by which the instance of a class that is not in the registry is written.
 #[inline]
-pub fn plan_like(object: &Bound<'_, PyAny>) -> Option<&'static Plan> {
+pub fn info_like(object: &Bound<'_, PyAny>) -> Option<&'static ClassInfo> {
     if capi::is_exact_dict(object) {
         return None;
     }
-    like(&object.get_type()).map(|like| like.plan).filter(|plan| plan.is_current())
+    like(&object.get_type()).map(|like| like.info).filter(|info| info.is_current())
 }
 
-/// The plan by which instances of a class that is not in the registry are made.
-pub fn made_like(class: &Bound<'_, PyType>) -> Option<&'static Plan> {
+/// The class info by which instances of a class that is not in the registry are made.
+pub fn made_like(class: &Bound<'_, PyType>) -> Option<&'static ClassInfo> {
     let like = like(class).filter(|like| like.is_made_alike)?;
-    Some(like.plan).filter(|plan| plan.is_current())
+    Some(like.info).filter(|info| info.is_current())
 }
 
 fn event_class(class: &Bound<'_, PyType>) -> Option<Like> {
@@ -126,11 +127,11 @@ impl Verdicts {
 fn judge(class: &Bound<'_, PyType>) -> PyResult<Option<Like>> {
     let py = class.py();
     let bases = class.mro();
-    let known = |base: Bound<'_, PyAny>| registry().plan(base.as_ptr() as usize);
-    let Some(plan) = bases.iter().find_map(known).filter(|plan| plan.kind.is_some()) else {
+    let known = |base: Bound<'_, PyAny>| registry().info(base.as_ptr() as usize);
+    let Some(info) = bases.iter().find_map(known).filter(|info| info.kind.is_some()) else {
         return Ok(None);
     };
-    let base = plan.class.bind(py);
+    let base = info.class.bind(py);
     let its_bases = base.mro();
     for added in bases.iter().filter(|added| !its_bases.iter().any(|it| it.is(added))) {
         // The serializer reads instances by attributes that a class may make into something else.
@@ -156,7 +157,7 @@ fn judge(class: &Bound<'_, PyType>) -> PyResult<Option<Like>> {
         Ok(parts.get_item(1)?.get_item(0)?.is(&schema))
     };
     if !dumps_as_pydantic_does(class)?
-        || !plan.omits_as_learned(class)?
+        || !info.omits_as_learned(class)?
         || !made_from_schema("__pydantic_serializer__")?
         || !same_models(&schema, &base.getattr(intern!(py, "__pydantic_core_schema__"))?)?
     {
@@ -164,7 +165,7 @@ fn judge(class: &Bound<'_, PyType>) -> PyResult<Option<Like>> {
     }
     let is_made_alike = is_made_as_pydantic_does(class)?
         && made_from_schema("__pydantic_validator__").unwrap_or(false);
-    Ok(Some(Like { plan, is_made_alike }))
+    Ok(Some(Like { info, is_made_alike }))
 }
 
 /// Whether the core schemas of two models differ in nothing but the models' names.

@@ -9,7 +9,7 @@ use super::keys::Tools;
 use super::reader::{Reader, Trouble};
 use super::skip;
 use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step};
-use crate::event::{EventKind, Refusal, Spelling, validator};
+use crate::event::{EventType, Form, ValidationError, validator};
 
 /// An event, and whether the protocol knows its type.
 #[derive(Debug)]
@@ -24,15 +24,15 @@ pub struct Decoded<'py> {
 pub fn decode<'py>(
     py: Python<'py>,
     document: &[u8],
-    spelling: Spelling,
+    spelling: Form,
     tools: &mut Tools,
 ) -> Result<Decoded<'py>, NoEvent> {
     let mut reader = Reader::new(py, document, tools);
-    if spelling == Spelling::Model {
+    if spelling == Form::Model {
         if let Ok(event) = reader.document(Reader::model_event) {
             return Ok(Decoded { event, known: true });
         }
-        if let Trouble::Surprise = reader.trouble {
+        if let Trouble::Unsupported = reader.trouble {
             // A second look finds what is wrong with the JSON, if anything is.
             reader.restart();
         } else {
@@ -47,7 +47,7 @@ pub fn decode<'py>(
         TypeField::Unknown => return Ok(Decoded { event, known: false }),
         other => return Err(no_type(&event, &other, document)),
     };
-    if spelling == Spelling::Wire {
+    if spelling == Form::Dict {
         return Ok(Decoded { event, known: true });
     }
     let event = official(py, document, kind, event)?;
@@ -65,7 +65,7 @@ fn no_event(trouble: Trouble, document: &[u8]) -> NoEvent {
             NoEvent::new(Refused::NoJson, reason, Some(at as u64))
         }
         Trouble::Python(error) => NoEvent::Python(error),
-        Trouble::Surprise => NoEvent::new(Refused::Malformed, "it cannot be read", None),
+        Trouble::Unsupported => NoEvent::new(Refused::Malformed, "it cannot be read", None),
     }
 }
 
@@ -112,7 +112,7 @@ fn json_name(value: &Bound<'_, PyAny>) -> &'static str {
 fn official<'py>(
     py: Python<'py>,
     document: &[u8],
-    kind: EventKind,
+    kind: EventType,
     wire: Bound<'py, PyAny>,
 ) -> Result<Bound<'py, PyAny>, NoEvent> {
     let official = validator(py, "Event")?;
@@ -120,14 +120,14 @@ fn official<'py>(
         .call_method1(intern!(py, "validate_json"), (PyBytes::new(py, document),))
         .or_else(|error| {
             // Its JSON parser stops at 200 levels, where this one has read the document.
-            match Refusal::of(py, &error) {
+            match ValidationError::of(py, &error) {
                 Some(refusal) if refusal.reason == "json_invalid" => {
                     official.call_method1(intern!(py, "validate_python"), (wire,))
                 }
                 _ => Err(error),
             }
         });
-    validated.map_err(|error| match Refusal::of(py, &error) {
+    validated.map_err(|error| match ValidationError::of(py, &error) {
         Some(refusal) => {
             let fault = refusal.into_fault(Some(kind), error);
             let offset = Some(place(document, &fault.steps) as u64);

@@ -9,7 +9,7 @@ use super::writer::{Stop, Writer};
 use super::{MAX_DEPTH, official};
 use crate::capi;
 use crate::errors::{Fault, not_an_event_reason};
-use crate::event::{plan_like, registry};
+use crate::event::{info_like, registry};
 
 /// How an encoder was asked to write.
 #[derive(Default)]
@@ -53,10 +53,10 @@ pub fn write_event<'py>(
 /// Appends a model, if it holds only what this crate knows how to write; else nothing.
 #[inline]
 pub fn write_model(writer: &mut Writer, event: &Bound<'_, PyAny>) -> bool {
-    let plan = registry().plan(capi::type_key(event)).or_else(|| plan_like(event));
-    let Some(plan) = plan else { return false };
+    let info = registry().info(capi::type_key(event)).or_else(|| info_like(event));
+    let Some(info) = info else { return false };
     let start = writer.bytes.len();
-    let written = writer.model(event, plan).is_ok();
+    let written = writer.model(event, info).is_ok();
     if !written {
         writer.bytes.truncate(start);
         writer.depth = 0;

@@ -5,19 +5,19 @@ use pyo3::types::{PyDict, PyString};
 
 use super::habit::{Beginning, is_id};
 use super::reader::{Read, Reader, Stop};
-use crate::event::{EventKind, Spelling, registry};
+use crate::event::{EventType, Form, registry};
 
 /// What an event says of its own type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypeField {
     Absent,
     NotAString,
-    Known(EventKind),
+    Known(EventType),
     Unknown,
 }
 
 /// The beginning of an event that may have to be learned: its kind, and where its type ends.
-pub type Fresh = Option<(EventKind, usize)>;
+pub type Fresh = Option<(EventType, usize)>;
 
 impl<'py> Reader<'_, 'py> {
     /// The event at hand as a wire dict, if it is one. Any other value is read, too.
@@ -73,10 +73,10 @@ impl<'py> Reader<'_, 'py> {
 
     /// A dict with what the event begins with, when the type has been passed.
     #[inline]
-    fn usual_dict(&mut self, kind: EventKind) -> Result<(Bound<'py, PyDict>, Fresh), Stop> {
+    fn usual_dict(&mut self, kind: EventType) -> Result<(Bound<'py, PyDict>, Fresh), Stop> {
         let py = self.py;
         let rest = &self.bytes[self.at..];
-        if let Some(usual) = self.tools.habits.matching(kind, Spelling::Wire, rest) {
+        if let Some(usual) = self.tools.habits.matching(kind, Form::Dict, rest) {
             let key = usual.key.bind(py).clone();
             let dict = usual.dict.bind(py).copy();
             self.at += usual.bytes.len();
@@ -96,13 +96,13 @@ impl<'py> Reader<'_, 'py> {
     /// Looks at a beginning that has been read up to the value of `key`.
     fn note_beginning(
         &mut self,
-        kind: EventKind,
+        kind: EventType,
         start: usize,
         dict: &Bound<'py, PyDict>,
         key: &Bound<'py, PyString>,
     ) -> Result<(), Stop> {
         let bytes = &self.bytes[start..self.at];
-        if self.tools.habits.is_repeated(kind, Spelling::Wire, bytes) {
+        if self.tools.habits.is_repeated(kind, Form::Dict, bytes) {
             let copy = dict.copy().and_then(|copy| {
                 copy.set_item(key, self.py.None())?;
                 Ok(copy.unbind())
@@ -110,7 +110,7 @@ impl<'py> Reader<'_, 'py> {
             let dict = copy.map_err(|error| self.python(error))?;
             let (bytes, key) = (bytes.to_vec(), key.clone().unbind());
             let beginning = Beginning { bytes, dict, key, field: 0, given: 0 };
-            self.tools.habits.learn(kind, Spelling::Wire, beginning);
+            self.tools.habits.learn(kind, Form::Dict, beginning);
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl<'py> Reader<'_, 'py> {
     /// The kind of the event at hand and where its type ends, if it begins with that, as nearly all
     /// do.
     #[inline]
-    pub fn leading_type(&mut self) -> Option<(EventKind, usize)> {
+    pub fn leading_type(&mut self) -> Option<(EventType, usize)> {
         let rest = self.bytes[self.at..].strip_prefix(b"{\"type\":")?;
         let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"\"")?;
         let start = self.bytes.len() - rest.len();
@@ -127,7 +127,7 @@ impl<'py> Reader<'_, 'py> {
             last
         } else {
             let end = memchr::memchr(b'"', rest)?;
-            EventKind::from_name(&rest[..end])?
+            EventType::from_name(&rest[..end])?
         };
         self.tools.habits.last = kind;
         Some((kind, start + kind.name().len() + 1))
@@ -149,6 +149,6 @@ impl<'py> Reader<'_, 'py> {
 
 /// Whether the text is the name of this kind, and the quote behind it.
 #[inline]
-fn begins_with_name(text: &[u8], kind: EventKind) -> bool {
+fn begins_with_name(text: &[u8], kind: EventType) -> bool {
     matches!(text.strip_prefix(kind.name().as_bytes()), Some([b'"', ..]))
 }

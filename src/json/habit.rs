@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::capi;
-use crate::event::{EventKind, Spelling};
+use crate::event::{EventType, Form};
 
 /// A beginning: what stands behind the type, up to the value of some key, that key and its colon
 /// included.
@@ -35,15 +35,15 @@ struct Habit {
 /// How events began lately.
 pub struct Habits {
     /// The kind of the last event.
-    pub last: EventKind,
+    pub last: EventType,
     wire: Vec<Habit>,
     models: Vec<Habit>,
 }
 
 impl Default for Habits {
     fn default() -> Self {
-        let habits = || EventKind::ALL.iter().map(|_| Habit::default()).collect();
-        Self { last: EventKind::TextMessageContent, wire: habits(), models: habits() }
+        let habits = || EventType::ALL.iter().map(|_| Habit::default()).collect();
+        Self { last: EventType::TextMessageContent, wire: habits(), models: habits() }
     }
 }
 
@@ -52,28 +52,23 @@ impl Habits {
     const LONGEST: usize = 512;
 
     #[inline]
-    fn of(&mut self, kind: EventKind, spelling: Spelling) -> &mut Habit {
+    fn of(&mut self, kind: EventType, spelling: Form) -> &mut Habit {
         match spelling {
-            Spelling::Wire => &mut self.wire[kind as usize],
-            Spelling::Model => &mut self.models[kind as usize],
+            Form::Dict => &mut self.wire[kind as usize],
+            Form::Model => &mut self.models[kind as usize],
         }
     }
 
     /// The usual beginning, if the text begins like it.
     #[inline]
-    pub fn matching(
-        &mut self,
-        kind: EventKind,
-        spelling: Spelling,
-        text: &[u8],
-    ) -> Option<&Beginning> {
+    pub fn matching(&mut self, kind: EventType, spelling: Form, text: &[u8]) -> Option<&Beginning> {
         let beginning = self.of(kind, spelling).beginning.as_ref()?;
         text.starts_with(&beginning.bytes).then_some(beginning)
     }
 
     /// Whether a beginning should be learned: the one before was the same.
     #[inline]
-    pub fn is_repeated(&mut self, kind: EventKind, spelling: Spelling, bytes: &[u8]) -> bool {
+    pub fn is_repeated(&mut self, kind: EventType, spelling: Form, bytes: &[u8]) -> bool {
         if bytes.len() > Self::LONGEST {
             return false;
         }
@@ -87,7 +82,7 @@ impl Habits {
     }
 
     #[cold]
-    pub fn learn(&mut self, kind: EventKind, spelling: Spelling, beginning: Beginning) {
+    pub fn learn(&mut self, kind: EventType, spelling: Form, beginning: Beginning) {
         // What it replaces is dropped only now: that may run any code.
         let replaced = self.of(kind, spelling).beginning.replace(beginning);
         drop(replaced);

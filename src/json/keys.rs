@@ -86,7 +86,7 @@ impl KeyCache {
     }
 }
 
-/// The protocol's own keys are the interned objects that the plans compare with by identity.
+/// The protocol's own keys are the interned objects that the class infos compare with by identity.
 #[cold]
 fn new_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyString>> {
     match registry().aliases.get(key) {

@@ -11,7 +11,7 @@ use super::event::TypeField;
 use super::keys::Tools;
 use super::string::{self, Scan};
 use crate::capi;
-use crate::event::Surprise;
+use crate::event::Unsupported;
 
 /// Why reading stopped. The details are in [`Reader::trouble`], so that results stay small.
 #[derive(Debug)]
@@ -23,15 +23,15 @@ pub enum Trouble {
     /// It is no JSON, or deeper than the limit.
     Syntax { reason: Cow<'static, str>, at: usize },
     /// It is JSON, but not exactly what the class declares: pydantic decides.
-    Surprise,
+    Unsupported,
     /// Python failed: it is out of memory, say.
     Python(PyErr),
 }
 
 pub type Read<'py> = Result<Bound<'py, PyAny>, Stop>;
 
-impl From<Surprise> for Stop {
-    fn from(Surprise: Surprise) -> Self {
+impl From<Unsupported> for Stop {
+    fn from(Unsupported: Unsupported) -> Self {
         Self
     }
 }
@@ -46,7 +46,7 @@ pub struct Reader<'a, 'py> {
     pub tools: &'a mut Tools,
     /// The elements of the arrays that are being read, those of the innermost last.
     pub items: Vec<Bound<'py, PyAny>>,
-    /// Why the reading stopped, once it has. [`Trouble::Surprise`] if nobody says otherwise.
+    /// Why the reading stopped, once it has. [`Trouble::Unsupported`] if nobody says otherwise.
     pub trouble: Trouble,
     /// The last `type` of the object on the first level.
     pub event_type: TypeField,
@@ -69,7 +69,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             depth: 0,
             tools,
             items: Vec::new(),
-            trouble: Trouble::Surprise,
+            trouble: Trouble::Unsupported,
             event_type: TypeField::Absent,
         }
     }
@@ -79,7 +79,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.at = 0;
         self.depth = 0;
         self.items.clear();
-        self.trouble = Trouble::Surprise;
+        self.trouble = Trouble::Unsupported;
         self.event_type = TypeField::Absent;
     }
 

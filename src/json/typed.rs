@@ -10,13 +10,13 @@ use super::reader::{Read, Reader, Stop};
 use super::skip;
 use crate::capi;
 use crate::event::build::{Builder, accept};
-use crate::event::{EventKind, Plan, Shape, Spelling, registry};
+use crate::event::{ClassInfo, EventType, FieldType, Form, registry};
 
-/// The plan of the event class of this kind, if it may be used now.
+/// The class info of the event class of this kind, if it may be used now.
 #[inline]
-fn event_plan(kind: EventKind) -> Result<&'static Plan, Stop> {
-    let plan = registry().event(Some(kind)).filter(|plan| plan.tag.is_some());
-    plan.filter(|plan| plan.is_current()).ok_or(Stop)
+fn event_info(kind: EventType) -> Result<&'static ClassInfo, Stop> {
+    let info = registry().event(Some(kind)).filter(|info| info.tag.is_some());
+    info.filter(|info| info.is_current()).ok_or(Stop)
 }
 
 impl<'py> Reader<'_, 'py> {
@@ -24,25 +24,25 @@ impl<'py> Reader<'_, 'py> {
     pub fn model_event(&mut self) -> Read<'py> {
         let Some((kind, end)) = self.leading_type() else {
             let name = self.tag(b"type").ok_or(Stop)?;
-            let kind = EventKind::from_name(name).ok_or(Stop)?;
-            return self.model(event_plan(kind)?);
+            let kind = EventType::from_name(name).ok_or(Stop)?;
+            return self.model(event_info(kind)?);
         };
-        let plan = event_plan(kind)?;
+        let info = event_info(kind)?;
         self.enter()?;
         self.at = end;
         let rest = &self.bytes[end..];
         let mut builder;
         let mut fresh = false;
-        if let Some(usual) = self.tools.habits.matching(kind, Spelling::Model, rest) {
-            builder = Builder::resume(plan, usual.dict.bind(self.py), usual.given)?;
+        if let Some(usual) = self.tools.habits.matching(kind, Form::Model, rest) {
+            builder = Builder::resume(info, usual.dict.bind(self.py), usual.given)?;
             let field = usual.field;
             self.at += usual.bytes.len();
             self.skip_space();
-            let value = self.shaped(&plan.fields[field].shape)?;
+            let value = self.shaped(&info.fields[field].shape)?;
             builder.put(field, &value)?;
         } else {
-            builder = Builder::new(self.py, plan)?;
-            builder.tag(plan.tag.ok_or(Stop)?)?;
+            builder = Builder::new(self.py, info)?;
+            builder.tag(info.tag.ok_or(Stop)?)?;
             fresh = true;
         }
         let mut expected = 0;
@@ -53,7 +53,7 @@ impl<'py> Reader<'_, 'py> {
                 fresh = false;
                 self.note_model_beginning(kind, end, &builder, &key);
             }
-            self.field(&mut builder, plan, &key, &mut expected)?;
+            self.field(&mut builder, info, &key, &mut expected)?;
         }
         Ok(builder.finish()?)
     }
@@ -61,19 +61,19 @@ impl<'py> Reader<'_, 'py> {
     /// Looks at a beginning that has been read up to the value of `key`.
     fn note_model_beginning(
         &mut self,
-        kind: EventKind,
+        kind: EventType,
         start: usize,
         builder: &Builder<'py>,
         key: &Bound<'py, PyString>,
     ) {
         let bytes = &self.bytes[start..self.at];
-        if self.tools.habits.is_repeated(kind, Spelling::Model, bytes)
-            && let Some((field, _)) = builder.plan.find_any(key, 0)
+        if self.tools.habits.is_repeated(kind, Form::Model, bytes)
+            && let Some((field, _)) = builder.info.find_any(key, 0)
             && let Some((dict, given)) = builder.so_far()
         {
             let (bytes, key) = (bytes.to_vec(), key.clone().unbind());
             let beginning = Beginning { bytes, dict: dict.unbind(), key, field, given };
-            self.tools.habits.learn(kind, Spelling::Model, beginning);
+            self.tools.habits.learn(kind, Form::Model, beginning);
         }
     }
 
@@ -86,15 +86,15 @@ impl<'py> Reader<'_, 'py> {
         skip::first_text(self.bytes, self.at, key)
     }
 
-    /// The object at hand as an instance of the plan's class.
-    fn model(&mut self, plan: &'static Plan) -> Read<'py> {
-        let mut builder = Builder::new(self.py, plan)?;
+    /// The object at hand as an instance of the described class.
+    fn model(&mut self, info: &'static ClassInfo) -> Read<'py> {
+        let mut builder = Builder::new(self.py, info)?;
         let mut expected = 0;
         if self.open(b'}')? {
             loop {
                 let key = self.key()?;
                 self.colon()?;
-                self.field(&mut builder, plan, &key, &mut expected)?;
+                self.field(&mut builder, info, &key, &mut expected)?;
                 if !self.another(b'}')? {
                     break;
                 }
@@ -108,13 +108,13 @@ impl<'py> Reader<'_, 'py> {
     fn field(
         &mut self,
         builder: &mut Builder<'py>,
-        plan: &'static Plan,
+        info: &'static ClassInfo,
         key: &Bound<'py, PyString>,
         expected: &mut usize,
     ) -> Result<(), Stop> {
-        if let Some((at, _)) = plan.find_any(key, *expected) {
+        if let Some((at, _)) = info.find_any(key, *expected) {
             *expected = at + 1;
-            let value = self.shaped(&plan.fields[at].shape)?;
+            let value = self.shaped(&info.fields[at].shape)?;
             builder.put(at, &value)?;
         } else {
             let value = self.value()?;
@@ -124,35 +124,35 @@ impl<'py> Reader<'_, 'py> {
     }
 
     /// The value at hand as a field of this shape takes it.
-    fn shaped(&mut self, shape: &'static Shape) -> Read<'py> {
+    fn shaped(&mut self, shape: &'static FieldType) -> Read<'py> {
         match (shape, self.peek()) {
-            (Shape::Str | Shape::StrOrList(_), Some(b'"')) => self.string(),
-            (Shape::StrOrList(list), _) => self.shaped(list),
-            (Shape::Any, _) | (Shape::Map, Some(b'{')) | (Shape::Nullable(_), Some(b'n')) => {
-                self.value()
+            (FieldType::Str | FieldType::StrOrList(_), Some(b'"')) => self.string(),
+            (FieldType::StrOrList(list), _) => self.shaped(list),
+            (FieldType::Any, _)
+            | (FieldType::Map, Some(b'{'))
+            | (FieldType::Nullable(_), Some(b'n')) => self.value(),
+            (FieldType::Nullable(inner), _) => self.shaped(inner),
+            (FieldType::List { item, min }, Some(b'[')) => self.models(item, *min),
+            (FieldType::Model(cell), Some(b'{')) => {
+                let info = cell.info_for(cell.key).ok_or(Stop)?;
+                self.model(info)
             }
-            (Shape::Nullable(inner), _) => self.shaped(inner),
-            (Shape::List { item, min }, Some(b'[')) => self.models(item, *min),
-            (Shape::Model(cell), Some(b'{')) => {
-                let plan = cell.plan_for(cell.key).ok_or(Stop)?;
-                self.model(plan)
-            }
-            (Shape::Tagged { discriminator, choices }, Some(b'{')) => {
+            (FieldType::Tagged { discriminator, choices }, Some(b'{')) => {
                 let capi::Text::Ascii(key) = capi::text(discriminator.bind(self.py)) else {
                     return Err(Stop);
                 };
                 let tag = self.tag(key).ok_or(Stop)?;
                 let choice = choices.iter().find(|(name, _)| name.as_bytes() == tag);
                 let (_, cell) = choice.ok_or(Stop)?;
-                let plan = cell.plan_for(cell.key).ok_or(Stop)?;
-                self.model(plan)
+                let info = cell.info_for(cell.key).ok_or(Stop)?;
+                self.model(info)
             }
-            (Shape::Literal(choices), Some(b'"')) => {
+            (FieldType::Literal(choices), Some(b'"')) => {
                 let text = self.plain().ok_or(Stop)?.text;
                 let choice = choices.iter().find(|(choice, _)| choice.as_bytes() == text);
                 Ok(choice.ok_or(Stop)?.1.bind(self.py).clone())
             }
-            (Shape::Int(_) | Shape::Bool | Shape::JsonPointer, _) => {
+            (FieldType::Int(_) | FieldType::Bool | FieldType::JsonPointer, _) => {
                 let value = self.value()?;
                 Ok(accept(shape, &value)?.unwrap_or(value))
             }
@@ -160,7 +160,7 @@ impl<'py> Reader<'_, 'py> {
         }
     }
 
-    fn models(&mut self, item: &'static Shape, min: usize) -> Read<'py> {
+    fn models(&mut self, item: &'static FieldType, min: usize) -> Read<'py> {
         let list = self.list(|reader| reader.shaped(item))?;
         if list.len() < min { Err(Stop) } else { Ok(list.into_any()) }
     }

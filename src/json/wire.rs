@@ -11,7 +11,7 @@ use super::writer::{Stop, Writer, Written, is_constant};
 use super::{MAX_DEPTH, escape, official};
 use crate::capi;
 use crate::errors::{Fault, Step, not_an_event_reason};
-use crate::event::{Entry, Plan, Registry, Shape, Spelling, View, registry};
+use crate::event::{ClassInfo, Entry, FieldType, Form, Registry, View, registry};
 
 pub struct Wire<'a, 'py> {
     pub writer: &'a mut Writer,
@@ -40,25 +40,25 @@ impl<'py> Wire<'_, 'py> {
             let reason = format!("a str is needed, not {}", official::type_name(&kind_name));
             return Err(fault(reason).inside(Step::Key("type".into())));
         }
-        // Every kind has a plan, unless the class has come to hold something unknown.
+        // Every kind has a class info, unless the class has come to hold something unknown.
         match registry.event(kind) {
-            Some(plan) => self.described(dict, plan),
+            Some(info) => self.described(dict, info),
             None => self.payload(dict),
         }
     }
 
     /// A dict in the place of an object of the protocol. One of a subclass is read through a plain
     /// copy: the C-API does not see the order that an `OrderedDict` has.
-    fn described(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Written {
+    fn described(&mut self, dict: &Bound<'py, PyDict>, info: &'static ClassInfo) -> Written {
         let written = if capi::is_exact_dict(dict) {
-            self.object(dict, plan)
+            self.object(dict, info)
         } else {
             let copy = PyDict::new(dict.py());
             if let Err(cause) = copy.update(dict.as_mapping()) {
                 let unreadable = Fault::new("the dict cannot be read");
                 return Err(Stop::Fault(Box::new(Fault { cause: Some(cause), ..unreadable })));
             }
-            self.object(&copy, plan)
+            self.object(&copy, info)
         };
         match written {
             Err(Stop::Official) => Err(fault(surprise_in(dict))),
@@ -66,11 +66,11 @@ impl<'py> Wire<'_, 'py> {
         }
     }
 
-    fn object(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Written {
-        let view = View::of_wire(dict, plan);
+    fn object(&mut self, dict: &Bound<'py, PyDict>, info: &'static ClassInfo) -> Written {
+        let view = View::of_wire(dict, info);
         let start = self.writer.bytes.len();
         self.writer.descend()?;
-        let dropped = self.writer.dropped(plan);
+        let dropped = self.writer.dropped(info);
         view.entries(|entry| match entry {
             Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
             Entry::Field(_, field, value) => {
@@ -89,7 +89,7 @@ impl<'py> Wire<'_, 'py> {
                 Ok(())
             }
             Entry::Extra(key, value) => {
-                if dropped.is_some() && plan.find(key, 0, Spelling::Model) == dropped {
+                if dropped.is_some() && info.find(key, 0, Form::Model) == dropped {
                     return Ok(());
                 }
                 let start = self.writer.bytes.len();
@@ -103,8 +103,8 @@ impl<'py> Wire<'_, 'py> {
                 let is_null = written.map_err(|stop| stop.inside(Step::Key(key.to_string())))?;
                 // The other spelling of a field that the dict has, too.
                 if is_null
-                    && let Some(at) = plan.find(key, 0, Spelling::Model)
-                    && plan.fields[at].omit_none
+                    && let Some(at) = info.find(key, 0, Form::Model)
+                    && info.fields[at].omit_none
                 {
                     self.writer.bytes.truncate(start);
                 }
@@ -118,28 +118,28 @@ impl<'py> Wire<'_, 'py> {
 
     /// A value in a described place.
     #[inline]
-    fn shape(&mut self, shape: &'static Shape, value: &Bound<'py, PyAny>) -> Written {
+    fn shape(&mut self, shape: &'static FieldType, value: &Bound<'py, PyAny>) -> Written {
         if capi::is_exact_str(value) { self.payload(value) } else { self.nested(shape, value) }
     }
 
-    fn nested(&mut self, shape: &'static Shape, value: &Bound<'py, PyAny>) -> Written {
+    fn nested(&mut self, shape: &'static FieldType, value: &Bound<'py, PyAny>) -> Written {
         match shape {
-            Shape::Nullable(inner) | Shape::StrOrList(inner) => self.shape(inner, value),
-            Shape::List { item, .. }
+            FieldType::Nullable(inner) | FieldType::StrOrList(inner) => self.shape(inner, value),
+            FieldType::List { item, .. }
                 if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() =>
             {
                 self.list(item, value)
             }
-            Shape::Model(cell) => match (value.cast::<PyDict>(), cell.plan.get()) {
-                (Ok(dict), Some(plan)) => self.described(dict, plan),
+            FieldType::Model(cell) => match (value.cast::<PyDict>(), cell.info.get()) {
+                (Ok(dict), Some(info)) => self.described(dict, info),
                 _ => self.payload(value),
             },
-            Shape::Tagged { discriminator, choices } => match value.cast::<PyDict>() {
+            FieldType::Tagged { discriminator, choices } => match value.cast::<PyDict>() {
                 Ok(dict) => {
                     let cell = capi::dict_get(dict, discriminator.bind(value.py()))
                         .and_then(|tag| Registry::choice(choices, &tag));
-                    match cell.and_then(|cell| cell.plan.get()) {
-                        Some(plan) => self.described(dict, plan),
+                    match cell.and_then(|cell| cell.info.get()) {
+                        Some(info) => self.described(dict, info),
                         None => self.payload(value),
                     }
                 }
@@ -149,7 +149,7 @@ impl<'py> Wire<'_, 'py> {
         }
     }
 
-    fn list(&mut self, item: &'static Shape, value: &Bound<'py, PyAny>) -> Written {
+    fn list(&mut self, item: &'static FieldType, value: &Bound<'py, PyAny>) -> Written {
         let start = self.writer.bytes.len();
         self.writer.descend()?;
         // What the list or tuple holds now: code that runs meanwhile may change the list.

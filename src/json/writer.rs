@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use super::{escape, number};
 use crate::capi::{self, Lent, Text};
 use crate::errors::{Fault, Step};
-use crate::event::{Entry, Field, Plan, Registry, Shape, Surprise, View, registry};
+use crate::event::{ClassInfo, Entry, Field, FieldType, Registry, Unsupported, View, registry};
 
 /// How deep objects and arrays may nest, the event itself being the first level. It is where
 /// pydantic's serializer ends (254 levels in every version since 2.11), so that a document that
@@ -28,8 +28,8 @@ pub enum Stop {
 
 pub type Written = Result<(), Stop>;
 
-impl From<Surprise> for Stop {
-    fn from(Surprise: Surprise) -> Self {
+impl From<Unsupported> for Stop {
+    fn from(Unsupported: Unsupported) -> Self {
         Self::Official
     }
 }
@@ -80,12 +80,12 @@ impl Writer {
         self.bytes.push(close);
     }
 
-    /// A model that is an instance of exactly the plan's class.
-    pub fn model(&mut self, model: &Bound<'_, PyAny>, plan: &'static Plan) -> Written {
-        let view = View::of_model(model, plan)?;
+    /// A model that is an instance of exactly the described class.
+    pub fn model(&mut self, model: &Bound<'_, PyAny>, info: &'static ClassInfo) -> Written {
+        let view = View::of_model(model, info)?;
         let start = self.bytes.len();
         self.nested(|writer| {
-            let dropped = writer.dropped(plan);
+            let dropped = writer.dropped(info);
             view.entries(|entry| match entry {
                 Entry::Field(at, ..) if dropped == Some(at) => Ok(()),
                 Entry::Field(_, field, value) => writer.field(field, value),
@@ -101,8 +101,8 @@ impl Writer {
 
     /// The index of the field that is to be left out of this object.
     #[inline]
-    pub fn dropped(&self, plan: &Plan) -> Option<usize> {
-        if self.drop_raw_event && self.depth == 1 { plan.raw_event } else { None }
+    pub fn dropped(&self, info: &ClassInfo) -> Option<usize> {
+        if self.drop_raw_event && self.depth == 1 { info.raw_event } else { None }
     }
 
     /// A declared field of a model, with its key. The value is not None where that means absence.
@@ -117,7 +117,7 @@ impl Writer {
         }
         let start = self.bytes.len();
         escape::push_fragment(&mut self.bytes, &field.prefix);
-        if let Shape::Str = field.shape
+        if let FieldType::Str = field.shape
             && let Some(text) = capi::ascii(value)
         {
             escape::push_string(&mut self.bytes, text);
@@ -138,48 +138,48 @@ impl Writer {
     }
 
     /// A value where a shape is declared: exactly that, or pydantic decides.
-    fn shape(&mut self, shape: &'static Shape, value: &Bound<'_, PyAny>) -> Written {
+    fn shape(&mut self, shape: &'static FieldType, value: &Bound<'_, PyAny>) -> Written {
         let fits = match shape {
-            Shape::Str | Shape::JsonPointer => match capi::exact_text(value) {
+            FieldType::Str | FieldType::JsonPointer => match capi::exact_text(value) {
                 Some(text) => return self.text(&text),
                 None => false,
             },
-            Shape::Any => return self.value(value),
-            Shape::Nullable(inner) => {
+            FieldType::Any => return self.value(value),
+            FieldType::Nullable(inner) => {
                 if value.is_none() {
                     self.bytes.extend_from_slice(b"null");
                     return Ok(());
                 }
                 return self.shape(inner, value);
             }
-            Shape::Int(_) => capi::is_exact_int(value),
-            Shape::Bool => capi::is_exact_bool(value),
-            Shape::Map => capi::is_exact_dict(value) && has_str_keys(value),
-            Shape::Literal(choices) => {
+            FieldType::Int(_) => capi::is_exact_int(value),
+            FieldType::Bool => capi::is_exact_bool(value),
+            FieldType::Map => capi::is_exact_dict(value) && has_str_keys(value),
+            FieldType::Literal(choices) => {
                 capi::is_exact_str(value) && choices.iter().any(|(text, _)| same_text(value, text))
             }
-            Shape::Model(cell) => match cell.plan_for(capi::type_key(value)) {
-                Some(plan) => return self.model(value, plan),
+            FieldType::Model(cell) => match cell.info_for(capi::type_key(value)) {
+                Some(info) => return self.model(value, info),
                 None => false,
             },
-            Shape::Tagged { choices, .. } => {
+            FieldType::Tagged { choices, .. } => {
                 let key = capi::type_key(value);
-                match choices.iter().find_map(|(_, cell)| cell.plan_for(key)) {
-                    Some(plan) => return self.model(value, plan),
+                match choices.iter().find_map(|(_, cell)| cell.info_for(key)) {
+                    Some(info) => return self.model(value, info),
                     None => false,
                 }
             }
-            Shape::List { item, .. } => match value.cast_exact::<PyList>() {
+            FieldType::List { item, .. } => match value.cast_exact::<PyList>() {
                 Ok(list) => {
                     return self.list(list, |writer, value| writer.shape(item, &value.own()));
                 }
                 Err(_) => false,
             },
-            Shape::StrOrList(list) => match capi::exact_text(value) {
+            FieldType::StrOrList(list) => match capi::exact_text(value) {
                 Some(text) => return self.text(&text),
                 None => return self.shape(list, value),
             },
-            Shape::Unknown => false,
+            FieldType::Unknown => false,
         };
         if fits { self.value(value) } else { Err(Stop::Official) }
     }
@@ -239,8 +239,8 @@ impl Writer {
         if let Ok(tuple) = value.cast_exact::<PyTuple>() {
             return self.tuple(tuple);
         }
-        if let Some(plan) = self.registry.plan(capi::type_key(value)) {
-            return self.model(value, plan);
+        if let Some(info) = self.registry.info(capi::type_key(value)) {
+            return self.model(value, info);
         }
         match enum_value(value, self.registry) {
             Some(inner) => self.value(&inner),
@@ -466,7 +466,7 @@ impl Stop {
 #[inline]
 pub fn is_constant(field: &Field, value: &Bound<'_, PyAny>) -> bool {
     match &field.shape {
-        Shape::Literal(choices) => choices
+        FieldType::Literal(choices) => choices
             .first()
             .is_some_and(|(text, object)| value.is(object) || is_same_str(value, text, object)),
         _ => false,

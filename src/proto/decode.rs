@@ -18,7 +18,7 @@ use super::wire::{Malformed, Reader, WireType, walk};
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step, path};
-use crate::event::{Refusal, Spelling, build, registry};
+use crate::event::{Form, ValidationError, build, registry};
 use crate::json::{Loan, MAX_DEPTH};
 
 /// Bytes that are no event.
@@ -120,7 +120,7 @@ impl<'a> Raw<'a, '_> {
 pub fn decode<'py>(
     py: Python<'py>,
     data: &[u8],
-    spelling: Spelling,
+    spelling: Form,
     reporter: &Reporter,
 ) -> Result<Bound<'py, PyAny>, NoEvent> {
     let mut decoder = Decoder::new(py);
@@ -129,7 +129,7 @@ pub fn decode<'py>(
         decoder.report(&dict, reporter)?;
     }
     let kind = registry().kind_of(&dict);
-    build::event(dict, spelling).map_err(|error| match Refusal::of(py, &error) {
+    build::event(dict, spelling).map_err(|error| match ValidationError::of(py, &error) {
         Some(refusal) => {
             let fault = refusal.into_fault(kind, error);
             DecodeFault { refused: Refused::Malformed, fault, offset: None }.into()

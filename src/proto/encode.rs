@@ -19,7 +19,7 @@ use super::wire::WireType;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{AGUIError, EncodeError, Fault, Step, not_an_event_reason, path};
-use crate::event::{Entry, EventKind, Spelling, View, plan_like, registry};
+use crate::event::{Entry, EventType, Form, View, info_like, registry};
 use crate::json::{self, MAX_DEPTH, Options, Stop, Writer, type_name};
 
 /// Why something was not gathered: it is for JSON to say what it is, or it has no place here.
@@ -170,11 +170,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
     ) -> Result<&'static Layout, Stop> {
         let layouts = layouts(self.py);
         let (layout, view) = match layouts.of_model(event) {
-            Some(layout) => (layout, View::of_model(event, layout.plan)?),
+            Some(layout) => (layout, View::of_model(event, layout.info)?),
             None => {
                 let dict = event.cast_exact::<PyDict>().map_err(|_| Stop::Official)?;
                 let layout = layouts.of_kind(self.kind(dict)?).ok_or(Stop::Official)?;
-                (layout, View::of_wire(dict, layout.plan))
+                (layout, View::of_wire(dict, layout.info))
             }
         };
         self.read(layout, &view, slots)?;
@@ -198,7 +198,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// The kind of a wire dict.
     #[inline]
-    fn kind(&self, dict: &Bound<'py, PyDict>) -> Result<EventKind, Stop> {
+    fn kind(&self, dict: &Bound<'py, PyDict>) -> Result<EventType, Stop> {
         let registry = registry();
         match capi::dict_get(dict, registry.type_key.bind(self.py)) {
             Some(name) => registry.kind(&name).map_or_else(|| self.unknown_kind(&name), Ok),
@@ -207,7 +207,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     #[cold]
-    fn unknown_kind(&self, name: &Bound<'py, PyAny>) -> Result<EventKind, Stop> {
+    fn unknown_kind(&self, name: &Bound<'py, PyAny>) -> Result<EventType, Stop> {
         let unknown = match name.cast_exact::<PyString>() {
             Ok(name) => {
                 Err(fault(format!("the protobuf wire has no event {}", name.to_string_lossy())))
@@ -252,9 +252,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
                     Ok(())
                 }
                 // A model whose tag was set to something else is for pydantic to write.
-                Place::Arm
-                    if view.spelling == Spelling::Model && !json::is_constant(field, value) =>
-                {
+                Place::Arm if view.spelling == Form::Model && !json::is_constant(field, value) => {
                     Err(Stop::Official)
                 }
                 Place::Arm => Ok(()),
@@ -446,9 +444,9 @@ impl<'a, 'py> Encoder<'a, 'py> {
     ) -> Result<Option<&'static Layout>, Stop> {
         let (layout, view) = if let Ok(dict) = value.cast_exact::<PyDict>() {
             let Some(layout) = choice.of_wire(dict) else { return Ok(None) };
-            (layout, View::of_wire(dict, layout.plan))
+            (layout, View::of_wire(dict, layout.info))
         } else if let Some(layout) = choice.of_class(capi::type_key(value)) {
-            (layout, View::of_model(value, layout.plan)?)
+            (layout, View::of_model(value, layout.info)?)
         } else {
             return self.unfit("an object", value);
         };
@@ -578,11 +576,11 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     #[cold]
     fn report_lost(&mut self, event: &Bound<'py, PyAny>) -> PyResult<()> {
-        let event_type = match plan_like(event) {
-            Some(plan) => plan.kind,
+        let event_type = match info_like(event) {
+            Some(info) => info.kind,
             None => View::of_event(event).and_then(|(_, kind)| kind),
         };
-        let event_type = event_type.map(EventKind::name);
+        let event_type = event_type.map(EventType::name);
         let reporter = Reporter::to(self.options.on_deviation.as_ref());
         for lost in std::mem::take(&mut self.lost) {
             let deviation = Deviation {

@@ -9,7 +9,7 @@ use super::schema::{Field, Kind, Label};
 use super::shape;
 use super::value::Utf8;
 use super::wire::{WireType, varint_len, write_varint};
-use crate::event::{Spelling, View, registry};
+use crate::event::{Form, View, registry};
 use crate::json;
 
 /// No event has a string behind this many fields.
@@ -29,11 +29,11 @@ impl<'py> Flat<'py> {
     #[inline]
     pub fn of(event: &Bound<'py, PyAny>, layouts: &'static Layouts) -> Option<Self> {
         let (layout, view) = match layouts.of_model(event) {
-            Some(layout) => (layout, View::of_model(event, layout.plan).ok()?),
+            Some(layout) => (layout, View::of_model(event, layout.info).ok()?),
             None => {
                 let dict = event.cast_exact::<PyDict>().ok()?;
                 let layout = layouts.of_kind(registry().kind_of(dict)?)?;
-                (layout, View::of_wire(dict, layout.plan))
+                (layout, View::of_wire(dict, layout.info))
             }
         };
         // An outcome lies flat in its event: its name is a string there, and is none in JSON.
@@ -44,7 +44,7 @@ impl<'py> Flat<'py> {
             let Place::Slot(slot) = layout.places[at] else {
                 // A model's tag may have been set to something else.
                 return layout.places[at] == Place::Arm
-                    && (view.spelling == Spelling::Wire
+                    && (view.spelling == Form::Dict
                         || value.read(|value| json::is_constant(field, value)));
             };
             let slot = usize::from(slot);

@@ -7,7 +7,7 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use super::{decode, encode};
 use crate::deviation::Reporter;
 use crate::errors::NoEvent;
-use crate::event::{Registry, Spelling};
+use crate::event::{Form, Registry};
 use crate::json::{Options, Writer, write_event};
 
 /// Panics unless the bytes are an event to every part of this crate, or no event with a reason.
@@ -35,8 +35,8 @@ fn judge(data: &[u8]) {
             Err(NoEvent::Fault(_)) => None,
             Err(NoEvent::Python(error)) => panic!("{error}"),
         };
-        let read = |data: &[u8]| read_as(data, Spelling::Wire);
-        let model = read_as(data, Spelling::Model);
+        let read = |data: &[u8]| read_as(data, Form::Dict);
+        let model = read_as(data, Form::Model);
         let Some(event) = read(data) else { return assert!(model.is_none()) };
         let options = Options::default();
         let json = |event: &Bound<'_, PyAny>| {

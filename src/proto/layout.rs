@@ -9,7 +9,7 @@ use super::schema::{Field, Kind, Message};
 use super::shape;
 use super::table::{EVENT, EVENT_TYPE, Id};
 use crate::capi;
-use crate::event::{Cell, EventKind, Plan, Shape, plan_like, registry};
+use crate::event::{Cell, ClassInfo, EventType, FieldType, info_like, registry};
 
 /// What the fields of one message hold, by the index of the field. Those of `BaseEvent`, which in
 /// JSON stand beside the event's own, come after.
@@ -39,13 +39,13 @@ pub enum Place {
 
 /// A class of the SDK and its message.
 pub struct Layout {
-    pub plan: &'static Plan,
+    pub info: &'static ClassInfo,
     pub message: &'static Message,
     /// The field of the union, if the message is one of its arms.
     pub arm: Option<&'static Field>,
     /// See [`Layout::base`].
     pub base: [u8; 4],
-    /// By the index of the field in the plan.
+    /// By the index of the field in the class info.
     pub places: Box<[Place]>,
     /// One bit for each slot in which a null means absence.
     pub optional: u32,
@@ -76,11 +76,11 @@ pub struct Layouts {
     /// By kind. An event class that has come to hold something unknown has none.
     events: Vec<Option<Layout>>,
     /// The event classes by their key: a hash table with open addressing, a quarter full.
-    classes: [Option<(usize, EventKind)>; CLASSES],
+    classes: [Option<(usize, EventType)>; CLASSES],
     choices: Vec<Choice>,
 }
 
-const CLASSES: usize = (4 * EventKind::COUNT).next_power_of_two();
+const CLASSES: usize = (4 * EventType::COUNT).next_power_of_two();
 
 /// Where the look-up of a class begins. Objects are aligned to 16 bytes.
 #[inline]
@@ -102,18 +102,18 @@ impl Layouts {
             classes: [None; CLASSES],
             choices: (0..Id::COUNT).map(|_| Choice::default()).collect(),
         };
-        for &kind in EventKind::ALL {
+        for &kind in EventType::ALL {
             let arm = EVENT.fields.iter().find(|arm| is_called(arm, kind));
             let layout = match (registry().event(Some(kind)), arm) {
-                (Some(plan), Some(arm)) => layouts.event(py, kind, plan, arm),
+                (Some(info), Some(arm)) => layouts.event(py, kind, info, arm),
                 _ => None,
             };
             if let Some(layout) = &layout {
-                let mut at = start(layout.plan.key) % CLASSES;
+                let mut at = start(layout.info.key) % CLASSES;
                 while layouts.classes[at].is_some() {
                     at = (at + 1) % CLASSES;
                 }
-                layouts.classes[at] = Some((layout.plan.key, kind));
+                layouts.classes[at] = Some((layout.info.key, kind));
             }
             layouts.events.push(layout);
         }
@@ -123,19 +123,19 @@ impl Layouts {
     fn event(
         &mut self,
         py: Python<'_>,
-        kind: EventKind,
-        plan: &'static Plan,
+        kind: EventType,
+        info: &'static ClassInfo,
         arm: &'static Field,
     ) -> Option<Layout> {
         let Kind::Message(message) = arm.kind else { return None };
         let event_type = EVENT_TYPE.iter().position(|name| *name == kind.name())?;
-        let mut layout = self.layout(py, plan, message, Some(arm));
+        let mut layout = self.layout(py, info, message, Some(arm));
         layout.base = match u8::try_from(event_type) {
             Ok(0) => [0x0a, 0, 0, 0],
             Ok(number @ 1..0x80) => [0x0a, 2, 0x08, number],
             _ => return None,
         };
-        for (place, field) in layout.places.iter_mut().zip(&plan.fields) {
+        for (place, field) in layout.places.iter_mut().zip(&info.fields) {
             *place = match &*field.alias_text {
                 "type" => Place::Arm,
                 "timestamp" => Place::Slot(TIMESTAMP as u8),
@@ -152,16 +152,16 @@ impl Layouts {
     fn layout(
         &mut self,
         py: Python<'_>,
-        plan: &'static Plan,
+        info: &'static ClassInfo,
         message: &'static Message,
         arm: Option<&'static Field>,
     ) -> Layout {
-        let mut places = vec![Place::Nowhere; plan.fields.len()];
+        let mut places = vec![Place::Nowhere; info.fields.len()];
         let mut optional = 0;
         let is_event = arm.is_some_and(|arm| EVENT.fields.iter().any(|it| ptr::eq(it, arm)));
         let outcome = shape::has_outcome(message) && !is_event;
-        for (at, field) in plan.fields.iter().enumerate() {
-            if arm.is_some() && plan.tag == Some(at) {
+        for (at, field) in info.fields.iter().enumerate() {
+            if arm.is_some() && info.tag == Some(at) {
                 places[at] = Place::Arm;
                 continue;
             }
@@ -175,17 +175,19 @@ impl Layouts {
                 self.choose(py, inner, &field.shape);
             }
         }
-        Layout { plan, message, arm, base: [0; 4], places: places.into(), optional, outcome }
+        Layout { info, message, arm, base: [0; 4], places: places.into(), optional, outcome }
     }
 
     /// Learns what a field of this shape can hold where the table declares this message.
-    fn choose(&mut self, py: Python<'_>, message: &'static Message, shape: &'static Shape) {
+    fn choose(&mut self, py: Python<'_>, message: &'static Message, shape: &'static FieldType) {
         match shape {
-            Shape::Nullable(inner) | Shape::StrOrList(inner) | Shape::List { item: inner, .. } => {
+            FieldType::Nullable(inner)
+            | FieldType::StrOrList(inner)
+            | FieldType::List { item: inner, .. } => {
                 self.choose(py, message, inner);
             }
-            Shape::Model(cell) => self.add(py, message, cell),
-            Shape::Tagged { discriminator, choices } => {
+            FieldType::Model(cell) => self.add(py, message, cell),
+            FieldType::Tagged { discriminator, choices } => {
                 let discriminator = discriminator.clone_ref(py);
                 self.choices[message.id as usize].discriminator = Some(discriminator);
                 for (_, cell) in choices {
@@ -198,17 +200,17 @@ impl Layouts {
 
     fn add(&mut self, py: Python<'_>, message: &'static Message, cell: &'static Cell) {
         let known = &self.choices[message.id as usize].layouts;
-        let Some(plan) = cell.plan.get() else { return };
-        if known.iter().any(|layout| layout.plan.key == plan.key) {
+        let Some(info) = cell.info.get() else { return };
+        if known.iter().any(|layout| layout.info.key == info.key) {
             return;
         }
         let layout = if message.union {
-            let tag = plan.tag_text();
+            let tag = info.tag_text();
             let Some(arm) = message.fields.iter().find(|arm| Some(arm.name) == tag) else { return };
             let Kind::Message(inner) = arm.kind else { return };
-            self.layout(py, plan, inner, Some(arm))
+            self.layout(py, info, inner, Some(arm))
         } else {
-            self.layout(py, plan, message, None)
+            self.layout(py, info, message, None)
         };
         let choice = &mut self.choices[message.id as usize];
         if choice.other.is_none() {
@@ -219,7 +221,7 @@ impl Layouts {
 
     /// The layout of an event class, if it has one.
     #[inline]
-    pub fn of_kind(&'static self, kind: EventKind) -> Option<&'static Layout> {
+    pub fn of_kind(&'static self, kind: EventType) -> Option<&'static Layout> {
         self.events[kind as usize].as_ref()
     }
 
@@ -240,8 +242,8 @@ impl Layouts {
     #[inline]
     pub fn of_model(&'static self, event: &Bound<'_, PyAny>) -> Option<&'static Layout> {
         match self.of_event_class(capi::type_key(event)) {
-            Some(layout) => layout.plan.is_current().then_some(layout),
-            None => self.of_event_class(plan_like(event)?.key),
+            Some(layout) => layout.info.is_current().then_some(layout),
+            None => self.of_event_class(info_like(event)?.key),
         }
     }
 
@@ -256,8 +258,8 @@ impl Choice {
     /// The layout for instances of exactly the class with this key, if it may be used now.
     #[inline]
     pub fn of_class(&'static self, key: usize) -> Option<&'static Layout> {
-        let layout = self.layouts.iter().find(|layout| layout.plan.key == key)?;
-        layout.plan.is_current().then_some(layout)
+        let layout = self.layouts.iter().find(|layout| layout.info.key == key)?;
+        layout.info.is_current().then_some(layout)
     }
 
     /// How a wire dict is to be read that stands here. `None` if it is of a kind that has no
@@ -270,7 +272,7 @@ impl Choice {
             && let capi::Text::Ascii(tag) = capi::text(tag)
         {
             let is_named = |layout: &&Layout| {
-                layout.plan.tag_text().is_some_and(|text| text.as_bytes() == tag)
+                layout.info.tag_text().is_some_and(|text| text.as_bytes() == tag)
             };
             if let Some(layout) = self.layouts.iter().find(is_named) {
                 return Some(layout);
@@ -281,6 +283,6 @@ impl Choice {
 }
 
 /// Whether the arm is that of the kind: `text_message_start` of `TEXT_MESSAGE_START`.
-fn is_called(arm: &Field, kind: EventKind) -> bool {
+fn is_called(arm: &Field, kind: EventType) -> bool {
     arm.name.eq_ignore_ascii_case(kind.name())
 }

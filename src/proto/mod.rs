@@ -29,7 +29,7 @@ pub use encode::{encode, push_frame};
 pub use frame::{Broken, FrameReader, Frames, PREFIX};
 
 use crate::deviation::Reporter;
-use crate::event::Spelling;
+use crate::event::Form;
 use crate::input::{Callback, with_bytes};
 use crate::json::Options;
 
@@ -94,7 +94,7 @@ pub fn proto_decode<'py>(
     as_dict: bool,
     on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let spelling = if as_dict { Spelling::Wire } else { Spelling::Model };
+    let spelling = if as_dict { Form::Dict } else { Form::Model };
     with_bytes(data, |data| {
         let event = decode(py, data, spelling, &Reporter::new(on_deviation));
         event.map_err(|error| error.into_error(py, None))

@@ -113,7 +113,7 @@ pub fn levels(message: &Message, slot: usize) -> u32 {
 
 /// Which form of `content` the messages of a role have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ContentForm {
     Str,
     StrOrParts,
     Object,
@@ -121,12 +121,12 @@ enum Form {
     Any,
 }
 
-fn form(role: &[u8]) -> Form {
+fn form(role: &[u8]) -> ContentForm {
     match role {
-        b"developer" | b"system" | b"assistant" | b"reasoning" => Form::Str,
-        b"user" | b"tool" => Form::StrOrParts,
-        b"activity" => Form::Object,
-        _ => Form::Any,
+        b"developer" | b"system" | b"assistant" | b"reasoning" => ContentForm::Str,
+        b"user" | b"tool" => ContentForm::StrOrParts,
+        b"activity" => ContentForm::Object,
+        _ => ContentForm::Any,
     }
 }
 
@@ -135,7 +135,7 @@ fn form(role: &[u8]) -> Form {
 /// How an object is to be read that says it is of another kind than those that are known here,
 /// given how one of the known kinds is.
 pub fn other(known: &Layout) -> Option<Layout> {
-    let tag = known.plan.tag_text();
+    let tag = known.info.tag_text();
     let keeps: fn(&Place) -> bool = match known.message.id {
         // A role that is not known, or none: the message is carried all the same. An assistant
         // message is the one whose content may be missing.
@@ -231,15 +231,15 @@ pub fn settle<'py>(
             let form = match slots[ROLE].as_ref().map(|role| role.cast_exact::<PyString>()) {
                 Some(Ok(role)) => match capi::text(role) {
                     Text::Ascii(role) => form(role),
-                    _ => Form::Any,
+                    _ => ContentForm::Any,
                 },
-                _ => Form::Any,
+                _ => ContentForm::Any,
             };
             split_content(encoder, form, slots, [CONTENT, CONTENT_PARTS, ACTIVITY_CONTENT])?;
         }
         Id::ToolCallResultEvent => {
             let content = [RESULT_CONTENT, RESULT_PARTS, RESULT_PARTS];
-            split_content(encoder, Form::StrOrParts, slots, content)?;
+            split_content(encoder, ContentForm::StrOrParts, slots, content)?;
         }
         Id::RunFinishedEvent => flatten(encoder, message, RUN_OUTCOME, slots)?,
         Id::SubagentFinishedEvent => flatten(encoder, message, SUBAGENT_OUTCOME, slots)?,
@@ -254,18 +254,18 @@ pub fn settle<'py>(
 /// `content`, by what it is: a string, a list of parts or an object, as the role allows.
 fn split_content<'py>(
     encoder: &Encoder<'_, 'py>,
-    form: Form,
+    form: ContentForm,
     slots: &mut Slots<'py>,
     [content, parts, object]: [usize; 3],
 ) -> Result<(), Stop> {
     let Some(value) = &slots[content] else { return Ok(()) };
-    let (to, forms): (_, &[Form]) = if capi::is_exact_str(value) {
-        (content, &[Form::Str, Form::StrOrParts, Form::Any])
+    let (to, forms): (_, &[ContentForm]) = if capi::is_exact_str(value) {
+        (content, &[ContentForm::Str, ContentForm::StrOrParts, ContentForm::Any])
     } else if capi::is_exact_list(value) || capi::is_exact_tuple(value) {
-        (parts, &[Form::StrOrParts, Form::Any])
+        (parts, &[ContentForm::StrOrParts, ContentForm::Any])
     } else if capi::is_exact_dict(value) {
-        (object, &[Form::Object, Form::Any])
-    } else if value.is_none() && form == Form::Any {
+        (object, &[ContentForm::Object, ContentForm::Any])
+    } else if value.is_none() && form == ContentForm::Any {
         slots[content] = None;
         return Ok(());
     } else {
@@ -273,10 +273,10 @@ fn split_content<'py>(
     };
     if !forms.contains(&form) {
         let expected = match form {
-            Form::Str => "a str",
-            Form::StrOrParts => "a str or a list",
-            Form::Object => "an object",
-            Form::Any => "a str, a list or an object",
+            ContentForm::Str => "a str",
+            ContentForm::StrOrParts => "a str or a list",
+            ContentForm::Object => "an object",
+            ContentForm::Any => "a str, a list or an object",
         };
         let unfit: Result<(), Stop> = encoder.unfit(expected, value);
         return unfit.map_err(|stop| stop.inside(Step::Key("content".into())));
@@ -343,7 +343,8 @@ pub fn restore<'py>(
             }
         }
         Id::ToolCallResultEvent => {
-            let content = content(raw, Form::StrOrParts, RESULT_CONTENT, RESULT_PARTS, NO_FIELD)?;
+            let content =
+                content(raw, ContentForm::StrOrParts, RESULT_CONTENT, RESULT_PARTS, NO_FIELD)?;
             for at in first..message.fields.len() {
                 match at {
                     RESULT_CONTENT => join(decoder, message, raw, object, depth, content)?,
@@ -373,16 +374,16 @@ pub fn restore<'py>(
 /// that is not known; never several.
 fn content(
     raw: &Fields<'_, '_>,
-    form: Form,
+    form: ContentForm,
     string: usize,
     parts: usize,
     object: usize,
 ) -> Decoded<Option<usize>> {
     let allowed: &[usize] = match form {
-        Form::Str => &[string],
-        Form::StrOrParts => &[string, parts],
-        Form::Object => &[object],
-        Form::Any => &[string, parts, object],
+        ContentForm::Str => &[string],
+        ContentForm::StrOrParts => &[string, parts],
+        ContentForm::Object => &[object],
+        ContentForm::Any => &[string, parts, object],
     };
     let mut present = [string, parts, object].into_iter().filter(|&at| raw[at].is_present());
     let found = present.next();
@@ -394,7 +395,7 @@ fn content(
             Err(Bad::new("a form of content that the role does not have"))
         }
         // No parts are an empty list of them.
-        None if form == Form::StrOrParts => Ok(Some(parts)),
+        None if form == ContentForm::StrOrParts => Ok(Some(parts)),
         found => Ok(found),
     }
 }

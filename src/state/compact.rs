@@ -18,7 +18,7 @@ use super::window::Window;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{exclusive, shown};
-use crate::event::EventKind;
+use crate::event::EventType;
 use crate::input::Callback;
 use crate::stream::too_many;
 
@@ -136,8 +136,8 @@ impl Compactor {
         }
     }
 
-    fn role(&self, kind: Option<EventKind>) -> Role {
-        use EventKind as K;
+    fn role(&self, kind: Option<EventType>) -> Role {
+        use EventType as K;
         let Some(kind) = kind else { return Role::Other };
         match kind {
             K::TextMessageContent => Role::Delta(Family::Text),
@@ -256,7 +256,7 @@ impl Compactor {
 
     /// Whether the event may mint the message that a segment without its opener writes to.
     fn may_mint(&self, incoming: &Incoming<'_>) -> bool {
-        use EventKind as K;
+        use EventType as K;
         let minting = [K::ToolCallStart, K::ToolCallResult, K::ActivitySnapshot];
         self.headless > 0 && incoming.kind.is_some_and(|kind| minting.contains(&kind))
     }

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use super::document::{Kind, is_scalar};
 use crate::capi;
-use crate::event::{Plan, registry};
+use crate::event::{ClassInfo, registry};
 
 /// Why there is no copy.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl Copier {
                 }
                 Ok(copy.into_any())
             }
-            Kind::Other => match registry().plan(capi::type_key(value)) {
-                Some(plan) => self.model(value, plan, room.ok_or(Uncopied::TooDeep)?),
+            Kind::Other => match registry().info(capi::type_key(value)) {
+                Some(info) => self.model(value, info, room.ok_or(Uncopied::TooDeep)?),
                 None => Ok(python_deepcopy(value)?),
             },
             // Subclasses of str and of numbers cannot change either.
@@ -127,7 +127,7 @@ impl Copier {
     fn model<'py>(
         &mut self,
         model: &Bound<'py, PyAny>,
-        plan: &'static Plan,
+        info: &'static ClassInfo,
         room: u32,
     ) -> Result<Bound<'py, PyAny>, Uncopied> {
         let py = model.py();
@@ -149,7 +149,7 @@ impl Copier {
             (registry.fields_set.bind(py), &given),
             (registry.private.bind(py), &private),
         ];
-        Ok(capi::new_model(plan.class.bind(py), &fields, slots)?)
+        Ok(capi::new_model(info.class.bind(py), &fields, slots)?)
     }
 }
 

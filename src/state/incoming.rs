@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString};
 use super::document::type_name;
 use crate::capi;
 use crate::errors::{AGUIError, not_an_event, of_pydantic};
-use crate::event::{EventKind, Key, View};
+use crate::event::{EventType, Key, View};
 
 /// The field of an event, by its name in `event::keys`. None is absence, in either spelling.
 macro_rules! field {
@@ -57,7 +57,7 @@ pub struct Incoming<'py> {
     pub event: Bound<'py, PyAny>,
     pub view: View<'py>,
     /// None for a type that the protocol does not have.
-    pub kind: Option<EventKind>,
+    pub kind: Option<EventType>,
 }
 
 impl<'py> Incoming<'py> {

@@ -11,7 +11,7 @@ use super::pending::Plan;
 use super::reduce::Reduction;
 use super::wire;
 use crate::errors::AGUIError;
-use crate::event::{Plan as ClassPlan, Shape};
+use crate::event::{ClassInfo, FieldType};
 
 /// What the caller says of the run.
 pub struct Turn<'py> {
@@ -102,19 +102,19 @@ fn wire_list<'py>(
     Ok(list)
 }
 
-fn item_shape(field: &str) -> Option<&'static Shape> {
+fn item_shape(field: &str) -> Option<&'static FieldType> {
     let mut shape = wire::input_shape()?;
-    while let Shape::Nullable(inner) = shape {
+    while let FieldType::Nullable(inner) = shape {
         shape = inner;
     }
-    let Shape::Model(cell) = shape else { return None };
-    let plan: &'static ClassPlan = cell.plan.get()?;
-    let mut shape = wire::field_shape(plan, field)?;
-    while let Shape::Nullable(inner) = shape {
+    let FieldType::Model(cell) = shape else { return None };
+    let info: &'static ClassInfo = cell.info.get()?;
+    let mut shape = wire::field_shape(info, field)?;
+    while let FieldType::Nullable(inner) = shape {
         shape = inner;
     }
     match shape {
-        Shape::List { item, .. } => Some(item),
+        FieldType::List { item, .. } => Some(item),
         _ => None,
     }
 }

@@ -350,7 +350,7 @@ impl Message {
     /// A TypeError for what is no object, an AGUIError for one that is no message.
     pub fn given(message: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = message.py();
-        let is_model = crate::event::registry().plan(capi::type_key(message)).is_some();
+        let is_model = crate::event::registry().info(capi::type_key(message)).is_some();
         if !is_model
             && !message.is_instance_of::<PyDict>()
             && !message.is_instance(crate::event::base_model(py)?)?

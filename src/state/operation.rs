@@ -224,7 +224,7 @@ impl<'py> Operation<'py> {
         if let Ok(members) = operation.cast::<PyDict>() {
             return Self::of_members(members);
         }
-        if registry().plan(capi::type_key(operation)).is_some()
+        if registry().info(capi::type_key(operation)).is_some()
             && let Some(fields) = capi::instance_dict(operation)
         {
             return Self::of_members(&fields);

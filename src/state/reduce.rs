@@ -15,7 +15,7 @@ use super::message::{Message, Role};
 use super::pending::{Interrupts, ToolCalls};
 use crate::deviation::Deviation;
 use crate::errors::AGUIError;
-use crate::event::EventKind;
+use crate::event::EventType;
 
 /// What the application of an event changed.
 #[pyclass(module = "agui_codec", frozen, eq)]
@@ -109,48 +109,48 @@ impl Reduction {
     pub fn apply<'py>(&mut self, incoming: &Incoming<'py>) -> Applied<'py> {
         let Some(kind) = incoming.kind else { return Ok(Touched::Nothing) };
         match kind {
-            EventKind::TextMessageContent | EventKind::ReasoningMessageContent => {
+            EventType::TextMessageContent | EventType::ReasoningMessageContent => {
                 self.message_content(incoming)
             }
-            EventKind::ToolCallArgs => self.call_args(incoming),
-            EventKind::TextMessageStart => {
+            EventType::ToolCallArgs => self.call_args(incoming),
+            EventType::TextMessageStart => {
                 let role = optional_text!(incoming, role)?;
                 let assistant = intern!(incoming.event.py(), "assistant");
                 self.message_start(incoming, role.as_ref().unwrap_or(assistant))
             }
-            EventKind::ReasoningMessageStart => {
+            EventType::ReasoningMessageStart => {
                 self.message_start(incoming, intern!(incoming.event.py(), "reasoning"))
             }
-            EventKind::TextMessageEnd | EventKind::ReasoningMessageEnd => {
+            EventType::TextMessageEnd | EventType::ReasoningMessageEnd => {
                 self.message_end(incoming)
             }
-            EventKind::ToolCallStart => self.call_start(incoming),
-            EventKind::ToolCallEnd => self.call_end(incoming),
-            EventKind::ToolCallResult => self.call_result(incoming),
-            EventKind::StateSnapshot => self.state_snapshot(incoming),
-            EventKind::StateDelta => self.state_delta(incoming),
-            EventKind::MessagesSnapshot => self.messages_snapshot(incoming),
-            EventKind::ActivitySnapshot => self.activity_snapshot(incoming),
-            EventKind::ActivityDelta => self.activity_delta(incoming),
-            EventKind::RunStarted => self.run_started(incoming),
-            EventKind::RunFinished => self.run_finished(incoming),
-            EventKind::ReasoningEncryptedValue => self.encrypted_value(incoming),
-            EventKind::TextMessageChunk
-            | EventKind::ToolCallChunk
-            | EventKind::ReasoningMessageChunk => Err(AGUIError::new_err(format!(
+            EventType::ToolCallStart => self.call_start(incoming),
+            EventType::ToolCallEnd => self.call_end(incoming),
+            EventType::ToolCallResult => self.call_result(incoming),
+            EventType::StateSnapshot => self.state_snapshot(incoming),
+            EventType::StateDelta => self.state_delta(incoming),
+            EventType::MessagesSnapshot => self.messages_snapshot(incoming),
+            EventType::ActivitySnapshot => self.activity_snapshot(incoming),
+            EventType::ActivityDelta => self.activity_delta(incoming),
+            EventType::RunStarted => self.run_started(incoming),
+            EventType::RunFinished => self.run_finished(incoming),
+            EventType::ReasoningEncryptedValue => self.encrypted_value(incoming),
+            EventType::TextMessageChunk
+            | EventType::ToolCallChunk
+            | EventType::ReasoningMessageChunk => Err(AGUIError::new_err(format!(
                 "{}: chunks are expanded before they are applied (ChunkExpander)",
                 kind.name()
             ))),
-            EventKind::Raw
-            | EventKind::Custom
-            | EventKind::RunError
-            | EventKind::StepStarted
-            | EventKind::StepFinished
-            | EventKind::ReasoningStart
-            | EventKind::ReasoningEnd
-            | EventKind::SubagentStarted
-            | EventKind::SubagentFinished
-            | EventKind::SubagentError => Ok(Touched::Nothing),
+            EventType::Raw
+            | EventType::Custom
+            | EventType::RunError
+            | EventType::StepStarted
+            | EventType::StepFinished
+            | EventType::ReasoningStart
+            | EventType::ReasoningEnd
+            | EventType::SubagentStarted
+            | EventType::SubagentFinished
+            | EventType::SubagentError => Ok(Touched::Nothing),
         }
     }
 

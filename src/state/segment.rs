@@ -6,7 +6,7 @@ use pyo3::types::{PyDict, PyString};
 use super::incoming::{Incoming, field, text};
 use super::pieces::Pieces;
 use crate::capi;
-use crate::event::{Entry, EventKind, Key, Spelling, Surprise, build, keys, registry};
+use crate::event::{Entry, EventType, Form, Key, Unsupported, build, keys, registry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -34,19 +34,19 @@ impl Family {
         }
     }
 
-    const fn start(self) -> EventKind {
+    const fn start(self) -> EventType {
         match self {
-            Self::Text => EventKind::TextMessageStart,
-            Self::Reasoning => EventKind::ReasoningMessageStart,
-            Self::Call => EventKind::ToolCallStart,
+            Self::Text => EventType::TextMessageStart,
+            Self::Reasoning => EventType::ReasoningMessageStart,
+            Self::Call => EventType::ToolCallStart,
         }
     }
 
-    const fn delta(self) -> EventKind {
+    const fn delta(self) -> EventType {
         match self {
-            Self::Text => EventKind::TextMessageContent,
-            Self::Reasoning => EventKind::ReasoningMessageContent,
-            Self::Call => EventKind::ToolCallArgs,
+            Self::Text => EventType::TextMessageContent,
+            Self::Reasoning => EventType::ReasoningMessageContent,
+            Self::Call => EventType::ToolCallArgs,
         }
     }
 }
@@ -122,7 +122,7 @@ impl Segment {
     }
 
     /// The event that opened it.
-    pub fn opening(&self) -> EventKind {
+    pub fn opening(&self) -> EventType {
         if self.is_headless() { self.family.delta() } else { self.family.start() }
     }
 
@@ -133,7 +133,7 @@ impl Segment {
         let delta = capi::plain_str(&text!(incoming, delta)?)?;
         let deltas = &mut self.deltas;
         // Of a bare wire dict (type, id, delta) there is no more to know.
-        let is_bare = incoming.view.spelling == Spelling::Wire && incoming.view.dict().len() == 3;
+        let is_bare = incoming.view.spelling == Form::Dict && incoming.view.dict().len() == 3;
         if !is_bare && !deltas.note(incoming)? {
             return Ok(false);
         }
@@ -272,7 +272,7 @@ impl Deltas {
         if let Some(rest) = &self.rest {
             event.update_if_missing(rest.bind(py).as_mapping())?;
         }
-        build::event(event, if self.is_model { Spelling::Model } else { Spelling::Wire })
+        build::event(event, if self.is_model { Form::Model } else { Form::Dict })
     }
 }
 
@@ -342,8 +342,8 @@ fn push_bare_model(
 ) -> bool {
     let py = model.py();
     let registry = registry();
-    let plan = registry.plan(capi::type_key(model));
-    if plan.is_none_or(|plan| plan.kind != Some(family.delta())) {
+    let info = registry.info(capi::type_key(model));
+    if info.is_none_or(|info| info.kind != Some(family.delta())) {
         return false;
     }
     let has_extra = capi::slot(registry.extra.bind(py), model).is_none_or(|extra| {
@@ -388,14 +388,14 @@ fn has_only_text_keys(dict: &Bound<'_, PyDict>) -> bool {
 
 /// The properties of an event that the protocol does not describe, if there are any. An error if it
 /// is no object as JSON has them.
-pub fn rest<'py>(incoming: &Incoming<'py>) -> Result<Option<Bound<'py, PyDict>>, Surprise> {
+pub fn rest<'py>(incoming: &Incoming<'py>) -> Result<Option<Bound<'py, PyDict>>, Unsupported> {
     let mut rest = None;
     if incoming.view.has_rest() {
         incoming.view.entries(|entry| {
             if let Entry::Extra(key, value) = entry {
                 rest.get_or_insert_with(|| PyDict::new(key.py())).set_item(key, value)?;
             }
-            Ok::<(), Surprise>(())
+            Ok::<(), Unsupported>(())
         })?;
     }
     Ok(rest)

@@ -9,7 +9,7 @@ use super::patch::{self, MAX_VALUES};
 use super::segment::{merge, rest};
 use super::wire;
 use crate::deviation::Deviation;
-use crate::event::{EventKind, Spelling, Surprise, build, keys};
+use crate::event::{EventType, Form, Unsupported, build, keys};
 
 /// The state events since the beginning of the run. From the last snapshot on they are one document;
 /// deltas that no snapshot precedes say nothing without the state before, and wait as they are.
@@ -44,7 +44,7 @@ impl Window {
         deviations: &mut Vec<Deviation>,
     ) -> PyResult<bool> {
         let py = incoming.event.py();
-        if incoming.kind == Some(EventKind::StateSnapshot) {
+        if incoming.kind == Some(EventType::StateSnapshot) {
             let document = incoming.view.get("snapshot");
             let document = document.ok_or_else(|| incoming.refusal("snapshot", "there is none"))?;
             let is_whole = self.metadata.is_none() && self.rest.is_none();
@@ -111,7 +111,7 @@ impl Window {
         match rest(incoming) {
             Ok(None) => {}
             Ok(Some(rest)) => merge(&mut self.rest, &rest)?,
-            Err(Surprise) => deviations.push(Deviation {
+            Err(Unsupported) => deviations.push(Deviation {
                 kind: "unknown_property".to_owned(),
                 event_type: Some(incoming.name()),
                 path: String::new(),
@@ -140,7 +140,7 @@ impl Window {
         }
         let keys = keys(py);
         let event = PyDict::new(py);
-        let name = PyString::intern(py, EventKind::StateSnapshot.name());
+        let name = PyString::intern(py, EventType::StateSnapshot.name());
         event.set_item(keys.r#type.alias(py), name)?;
         event.set_item(keys.snapshot.alias(py), snapshot.document)?;
         if let Some(metadata) = window.metadata {
@@ -152,7 +152,7 @@ impl Window {
         if let Some(rest) = window.rest {
             event.update_if_missing(rest.bind(py).as_mapping())?;
         }
-        let spelling = if snapshot.is_model { Spelling::Model } else { Spelling::Wire };
+        let spelling = if snapshot.is_model { Form::Model } else { Form::Dict };
         out.push(build::event(event, spelling)?);
         Ok(())
     }

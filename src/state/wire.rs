@@ -7,18 +7,20 @@ use super::copy::{Uncopied, deep_copy};
 use super::incoming::dump;
 use crate::capi;
 use crate::errors::AGUIError;
-use crate::event::{Entry, EventKind, Plan, Registry, Shape, Surprise, View, build, registry};
+use crate::event::{
+    ClassInfo, Entry, EventType, FieldType, Registry, Unsupported, View, build, registry,
+};
 use crate::json::MAX_DEPTH;
 
 /// Why there is no wire dict.
 enum Unwritten {
-    Surprise,
+    Unsupported,
     Raised(PyErr),
 }
 
-impl From<Surprise> for Unwritten {
-    fn from(Surprise: Surprise) -> Self {
-        Self::Surprise
+impl From<Unsupported> for Unwritten {
+    fn from(Unsupported: Unsupported) -> Self {
+        Self::Unsupported
     }
 }
 
@@ -45,21 +47,24 @@ pub fn own<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 /// A wire dict of its own for an object that the shape describes.
 pub fn object<'py>(
     value: &Bound<'py, PyAny>,
-    shape: &'static Shape,
+    shape: &'static FieldType,
 ) -> PyResult<Bound<'py, PyDict>> {
     match written(value, shape) {
         Ok(written) => Ok(written.cast_into()?),
         Err(Unwritten::Raised(error)) => Err(error),
-        Err(Unwritten::Surprise) => otherwise(value),
+        Err(Unwritten::Unsupported) => otherwise(value),
     }
 }
 
 /// The same for a value that need not be an object.
-pub fn value<'py>(value: &Bound<'py, PyAny>, shape: &'static Shape) -> PyResult<Bound<'py, PyAny>> {
+pub fn value<'py>(
+    value: &Bound<'py, PyAny>,
+    shape: &'static FieldType,
+) -> PyResult<Bound<'py, PyAny>> {
     match written(value, shape) {
         Ok(written) => Ok(written),
         Err(Unwritten::Raised(error)) => Err(error),
-        Err(Unwritten::Surprise) => own(value),
+        Err(Unwritten::Unsupported) => own(value),
     }
 }
 
@@ -75,27 +80,27 @@ fn otherwise<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
 
 fn written<'py>(
     value: &Bound<'py, PyAny>,
-    shape: &'static Shape,
+    shape: &'static FieldType,
 ) -> Result<Bound<'py, PyAny>, Unwritten> {
     match shape {
-        Shape::Nullable(inner) => written(value, inner),
-        Shape::Model(cell) => object_of(value, cell.plan.get()),
-        Shape::Tagged { discriminator, choices } => {
-            let plan = value.cast::<PyDict>().ok().and_then(|dict| {
+        FieldType::Nullable(inner) => written(value, inner),
+        FieldType::Model(cell) => object_of(value, cell.info.get()),
+        FieldType::Tagged { discriminator, choices } => {
+            let info = value.cast::<PyDict>().ok().and_then(|dict| {
                 let tag = dict.get_item(discriminator).ok()??;
-                Registry::choice(choices, &tag)?.plan.get()
+                Registry::choice(choices, &tag)?.info.get()
             });
-            object_of(value, plan)
+            object_of(value, info)
         }
-        Shape::List { item, .. } => list_of(value, item),
-        Shape::StrOrList(list) => written(value, list),
-        Shape::Literal(choices) => {
+        FieldType::List { item, .. } => list_of(value, item),
+        FieldType::StrOrList(list) => written(value, list),
+        FieldType::Literal(choices) => {
             // A member of a str enum stands for its value.
-            let text = value.cast::<PyString>().map_err(|_| Surprise)?;
+            let text = value.cast::<PyString>().map_err(|_| Unsupported)?;
             if capi::is_exact_str(text) {
                 return Ok(value.clone());
             }
-            let choice = choices.iter().find(|(_, choice)| value.is(choice)).ok_or(Surprise)?;
+            let choice = choices.iter().find(|(_, choice)| value.is(choice)).ok_or(Unsupported)?;
             Ok(PyString::new(value.py(), &choice.0).into_any())
         }
         _ => Ok(own(value)?),
@@ -104,7 +109,7 @@ fn written<'py>(
 
 fn list_of<'py>(
     value: &Bound<'py, PyAny>,
-    item: &'static Shape,
+    item: &'static FieldType,
 ) -> Result<Bound<'py, PyAny>, Unwritten> {
     let Ok(list) = value.cast::<PyList>() else { return Ok(own(value)?) };
     let copy = PyList::empty(value.py());
@@ -114,18 +119,18 @@ fn list_of<'py>(
     Ok(copy.into_any())
 }
 
-/// `plan` is for a dict; a model has its own.
+/// `class info` is for a dict; a model has its own.
 fn object_of<'py>(
     value: &Bound<'py, PyAny>,
-    plan: Option<&'static Plan>,
+    info: Option<&'static ClassInfo>,
 ) -> Result<Bound<'py, PyAny>, Unwritten> {
     let view = if let Ok(dict) = value.cast::<PyDict>() {
-        match plan {
-            Some(plan) => View::of_wire(dict, plan),
+        match info {
+            Some(info) => View::of_wire(dict, info),
             None => return Ok(own(value)?),
         }
-    } else if let Some(plan) = registry().plan(capi::type_key(value)) {
-        View::of_model(value, plan)?
+    } else if let Some(info) = registry().info(capi::type_key(value)) {
+        View::of_model(value, info)?
     } else {
         return match dump(value)? {
             Some(dict) => Ok(own(&dict)?),
@@ -146,37 +151,37 @@ fn object_of<'py>(
 }
 
 /// The shape of a field of an event.
-pub fn shape_of(kind: EventKind, alias: &str) -> Option<&'static Shape> {
+pub fn shape_of(kind: EventType, alias: &str) -> Option<&'static FieldType> {
     field_shape(registry().event(Some(kind))?, alias)
 }
 
-pub fn field_shape(plan: &'static Plan, alias: &str) -> Option<&'static Shape> {
-    plan.fields.iter().find(|field| &*field.alias_text == alias).map(|field| &field.shape)
+pub fn field_shape(info: &'static ClassInfo, alias: &str) -> Option<&'static FieldType> {
+    info.fields.iter().find(|field| &*field.alias_text == alias).map(|field| &field.shape)
 }
 
 /// The shape of a message.
-pub fn message_shape() -> Option<&'static Shape> {
-    match shape_of(EventKind::MessagesSnapshot, "messages")? {
-        Shape::List { item, .. } => Some(item),
+pub fn message_shape() -> Option<&'static FieldType> {
+    match shape_of(EventType::MessagesSnapshot, "messages")? {
+        FieldType::List { item, .. } => Some(item),
         _ => None,
     }
 }
 
 /// The shape of the input of a run.
-pub fn input_shape() -> Option<&'static Shape> {
-    shape_of(EventKind::RunStarted, "input")
+pub fn input_shape() -> Option<&'static FieldType> {
+    shape_of(EventType::RunStarted, "input")
 }
 
 /// The shape of an interrupt.
-pub fn interrupt_shape() -> Option<&'static Shape> {
-    let mut shape = shape_of(EventKind::RunFinished, "outcome")?;
-    while let Shape::Nullable(inner) = shape {
+pub fn interrupt_shape() -> Option<&'static FieldType> {
+    let mut shape = shape_of(EventType::RunFinished, "outcome")?;
+    while let FieldType::Nullable(inner) = shape {
         shape = inner;
     }
-    let Shape::Tagged { choices, .. } = shape else { return None };
+    let FieldType::Tagged { choices, .. } = shape else { return None };
     let (_, cell) = choices.iter().find(|(tag, _)| &**tag == "interrupt")?;
-    match field_shape(cell.plan.get()?, "interrupts")? {
-        Shape::List { item, .. } => Some(item),
+    match field_shape(cell.info.get()?, "interrupts")? {
+        FieldType::List { item, .. } => Some(item),
         _ => None,
     }
 }
@@ -185,20 +190,20 @@ pub fn interrupt_shape() -> Option<&'static Shape> {
 /// judged by the official validator of `official`, a name in `ag_ui.core`.
 pub fn model<'py>(
     dict: &Bound<'py, PyDict>,
-    shape: Option<&'static Shape>,
+    shape: Option<&'static FieldType>,
     official: &'static str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let plan = match shape {
-        Some(Shape::Model(cell)) => cell.plan_for(cell.key),
-        Some(Shape::Nullable(inner)) => return model(dict, Some(inner), official),
-        Some(Shape::Tagged { discriminator, choices }) => dict
+    let info = match shape {
+        Some(FieldType::Model(cell)) => cell.info_for(cell.key),
+        Some(FieldType::Nullable(inner)) => return model(dict, Some(inner), official),
+        Some(FieldType::Tagged { discriminator, choices }) => dict
             .get_item(discriminator)?
             .and_then(|tag| Registry::choice(choices, &tag))
-            .and_then(|cell| cell.plan_for(cell.key)),
+            .and_then(|cell| cell.info_for(cell.key)),
         _ => None,
     };
-    if let Some(plan) = plan
-        && let Ok(model) = build::model(dict, plan)
+    if let Some(info) = info
+        && let Ok(model) = build::model(dict, info)
     {
         return Ok(model);
     }

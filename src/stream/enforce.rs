@@ -13,7 +13,8 @@ use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::EnforcementError;
 use crate::event::{
-    EventKind, Glance, Plan, Shape, Spelling, View, build, keys, look, protocol_version, registry,
+    ClassInfo, EventType, FieldType, Form, Presence, View, build, keys, protocol_version, registry,
+    scan,
 };
 use crate::input::Callback;
 
@@ -74,8 +75,8 @@ impl EventEnforcer {
     #[pyo3(signature = (event, /))]
     fn feed<'py>(&self, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         if let Some(dict) = capi::exact_dict(event)
-            && let Some((plan, kind, glance)) = look(dict, |_| ())
-            && is_clean(plan, kind, glance)
+            && let Some((info, kind, presence)) = scan(dict, |_| ())
+            && is_clean(info, kind, presence)
         {
             self.next_index();
             return capi::list_of(event);
@@ -99,8 +100,8 @@ impl EventEnforcer {
 
 /// Whether there is nothing to be done for an event.
 #[inline]
-fn is_clean(plan: &Plan, kind: EventKind, glance: Glance) -> bool {
-    glance.is_clean(plan) && kind != EventKind::RunStarted
+fn is_clean(info: &ClassInfo, kind: EventType, presence: Presence) -> bool {
+    presence.is_clean(info) && kind != EventType::RunStarted
 }
 
 impl Stage for &EventEnforcer {
@@ -108,21 +109,21 @@ impl Stage for &EventEnforcer {
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
         let index = self.next_index();
         let Some(kind) = item.kind else { return self.unknown_event(item) };
-        if let Some(glance) = item.glance
-            && is_clean(item.view.plan, kind, glance)
+        if let Some(presence) = item.presence
+            && is_clean(item.view.info, kind, presence)
         {
             return Ok(Output::Pass);
         }
         let output = match item.view.spelling {
-            Spelling::Model if judge::is_clean_model(&item.event) => Output::Pass,
-            Spelling::Model => {
+            Form::Model if judge::is_clean_model(&item.event) => Output::Pass,
+            Form::Model => {
                 let dumped = super::dump(&item.event)?;
-                let view = View::of_wire(&dumped, item.view.plan);
+                let view = View::of_wire(&dumped, item.view.info);
                 self.judged(item, &view, kind, index)?
             }
-            Spelling::Wire => self.judged(item, &item.view, kind, index)?,
+            Form::Dict => self.judged(item, &item.view, kind, index)?,
         };
-        if kind == EventKind::RunStarted {
+        if kind == EventType::RunStarted {
             self.declared_version(item)?;
         }
         Ok(output)
@@ -146,12 +147,12 @@ impl EventEnforcer {
         &self,
         item: &Item<'py>,
         view: &View<'py>,
-        kind: EventKind,
+        kind: EventType,
         index: usize,
     ) -> PyResult<Output<'py>> {
         let py = item.event.py();
         let mut judge = self.take_judge();
-        let judged = judge.object(view.dict(), view.plan);
+        let judged = judge.object(view.dict(), view.info);
         let mut removed = std::mem::take(&mut judge.removed);
         match judged {
             Ok(Judged::Keep) => {
@@ -183,7 +184,7 @@ impl EventEnforcer {
     }
 
     #[cold]
-    fn announce(&self, py: Python<'_>, kind: EventKind, removed: Vec<Removal>) -> PyResult<()> {
+    fn announce(&self, py: Python<'_>, kind: EventType, removed: Vec<Removal>) -> PyResult<()> {
         for Removal { kind: sort, path, detail } in removed {
             let event_type = Some(kind.name().to_owned());
             self.reporter
@@ -227,7 +228,7 @@ impl EventEnforcer {
                 "cannot interpret the version {declared:?} of the protocol that the peer declares"
             ),
         };
-        let event_type = Some(EventKind::RunStarted.name().to_owned());
+        let event_type = Some(EventType::RunStarted.name().to_owned());
         let path = "protocolVersion".to_owned();
         let kind = "protocol_version".to_owned();
         self.reporter.report(py, Deviation { kind, event_type, path, detail })
@@ -272,13 +273,13 @@ fn error(
     }
 }
 
-/// The plan of `RunAgentInput`, which RUN_STARTED may echo.
-pub fn input_plan() -> Option<&'static Plan> {
-    let plan = registry().event(Some(EventKind::RunStarted))?;
-    let field = plan.fields.iter().find(|field| &*field.alias_text == "input")?;
+/// The class info of `RunAgentInput`, which RUN_STARTED may echo.
+pub fn input_info() -> Option<&'static ClassInfo> {
+    let info = registry().event(Some(EventType::RunStarted))?;
+    let field = info.fields.iter().find(|field| &*field.alias_text == "input")?;
     match &field.shape {
-        Shape::Nullable(inner) => match &**inner {
-            Shape::Model(cell) => cell.plan.get(),
+        FieldType::Nullable(inner) => match &**inner {
+            FieldType::Model(cell) => cell.info.get(),
             _ => None,
         },
         _ => None,
@@ -305,18 +306,18 @@ pub fn enforce_input<'py>(
     on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = run_agent_input.py();
-    let Some(plan) = input_plan() else { return Ok(run_agent_input.clone()) };
+    let Some(info) = input_info() else { return Ok(run_agent_input.clone()) };
     let (dict, spelling) = if let Ok(dict) = run_agent_input.cast::<PyDict>() {
-        (dict.clone(), Spelling::Wire)
+        (dict.clone(), Form::Dict)
     } else if judge::is_clean_model(run_agent_input) {
         return Ok(run_agent_input.clone());
     } else {
-        (super::dump_input(run_agent_input)?, Spelling::Model)
+        (super::dump_input(run_agent_input)?, Form::Model)
     };
     let mut judge = Judge::default();
     judge.none_is_absence = true;
     let clean =
-        match judge.object(&dict, plan).map_err(|malformed| error(py, *malformed, None, None))? {
+        match judge.object(&dict, info).map_err(|malformed| error(py, *malformed, None, None))? {
             Judged::Keep | Judged::Drop | Judged::Absent => return Ok(run_agent_input.clone()),
             Judged::Replace(clean) => clean,
         };
@@ -326,7 +327,7 @@ pub fn enforce_input<'py>(
         reporter.report(py, Deviation { kind, event_type: None, path, detail })?;
     }
     match spelling {
-        Spelling::Wire => Ok(clean),
-        Spelling::Model => build::validated(&clean, plan),
+        Form::Dict => Ok(clean),
+        Form::Model => build::validated(&clean, info),
     }
 }

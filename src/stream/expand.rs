@@ -16,13 +16,13 @@ use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
 use crate::errors::{Violation, exclusive, shown};
-use crate::event::{EventKind, Glance, Key, Plan, Spelling, build, keys, look, registry};
+use crate::event::{ClassInfo, EventType, Form, Key, Presence, build, keys, registry, scan};
 use crate::input::Callback;
 
 /// An event to be copied, and what a copy of it is, as long as its text is exactly a str.
 pub struct Template {
     event: Py<PyDict>,
-    seen: Option<(&'static Plan, EventKind, Glance)>,
+    seen: Option<(&'static ClassInfo, EventType, Presence)>,
 }
 
 impl Lane {
@@ -39,7 +39,7 @@ impl Lane {
         if let Some(tag) = &self.tag {
             event.set_item(keys.subagent_run_id.alias(py), tag)?;
         }
-        let seen = look(&event, |_| ());
+        let seen = scan(&event, |_| ());
         let _ = self.template.set(Template { event: event.copy()?.unbind(), seen });
         Ok(event)
     }
@@ -99,10 +99,10 @@ impl ChunkExpander {
     #[pyo3(signature = (*, max_open=10_000, on_deviation=None))]
     fn new(py: Python<'_>, max_open: usize, on_deviation: Option<Callback>) -> Self {
         let plain = [Assembly::Text, Assembly::Tool, Assembly::Reasoning].map(|assembly| {
-            let Some(plan) = registry().event(Some(assembly.chunk())) else { return 0 };
+            let Some(info) = registry().event(Some(assembly.chunk())) else { return 0 };
             let keys = keys(py);
             let fields = [&keys.r#type, assembly.id(py), &keys.delta];
-            let places = fields.map(|key| plan.find_interned(key.alias(py), 0));
+            let places = fields.map(|key| info.find_interned(key.alias(py), 0));
             places.into_iter().flatten().fold(0, |fields, at| fields | 1 << at)
         });
         let (lanes, reporter) = (Lanes::new(py), Reporter::new(on_deviation));
@@ -188,14 +188,14 @@ impl ChunkExpander {
     ) -> PyResult<Option<Output<'py>>> {
         let py = item.event.py();
         let keys = keys(py);
-        let Some(glance) = item.glance else { return Ok(None) };
+        let Some(presence) = item.presence else { return Ok(None) };
         let id_key = assembly.id(py);
-        if !glance.has_only(self.plain[assembly as usize]) {
+        if !presence.has_only(self.plain[assembly as usize]) {
             return Ok(None);
         }
         let delta = keys.delta.alias(py);
         let Some(text) = capi::dict_get(item.view.dict(), delta) else { return Ok(None) };
-        let lane = match item.read_seen(id_key, glance) {
+        let lane = match item.read_seen(id_key, presence) {
             Some(id) => match self.lanes.current(assembly, &id) {
                 Some(lane) => Some(lane),
                 None => self.lanes.holder(assembly, &id).and_then(|slot| self.lanes.get(slot)),
@@ -205,20 +205,20 @@ impl ChunkExpander {
                 self.lanes.only().filter(|lane| lane.owner.is_none() && lane.assembly == assembly)
             }
         };
-        let (Some(lane), Spelling::Wire) = (lane, item.spelling) else { return Ok(None) };
+        let (Some(lane), Form::Dict) = (lane, item.spelling) else { return Ok(None) };
         let event = lane.content(py)?;
         event.set_item(delta, text)?;
         let seen = lane.template.get().and_then(|template| template.seen);
-        let Some((plan, kind, glance)) = seen else {
+        let Some((info, kind, presence)) = seen else {
             return Ok(Some(Output::One(event.into_any())));
         };
         let subject = Some(lane.id.bind(py).clone());
-        Ok(Some(Output::Item(Item::seen(&event, subject, plan, kind, glance))))
+        Ok(Some(Output::Item(Item::seen(&event, subject, info, kind, presence))))
     }
 
     /// An event that is no chunk, while chunks are being assembled.
-    fn close_for<'py>(&mut self, item: &Item<'py>, kind: EventKind) -> PyResult<Output<'py>> {
-        use EventKind as K;
+    fn close_for<'py>(&mut self, item: &Item<'py>, kind: EventType) -> PyResult<Output<'py>> {
+        use EventType as K;
         let py = item.event.py();
         let closed = match kind {
             // These describe the run as a whole, and not what one agent in it does.
@@ -400,7 +400,7 @@ impl ChunkExpander {
                     py,
                     Deviation {
                         kind: "overwritten".to_owned(),
-                        event_type: Some(EventKind::ReasoningMessageChunk.name().to_owned()),
+                        event_type: Some(EventType::ReasoningMessageChunk.name().to_owned()),
                         path: "role".to_owned(),
                         detail: "a reasoning chunk has no role; the REASONING_MESSAGE_START made \
                                  of it keeps its own"
@@ -534,7 +534,7 @@ fn end_of<'py>(py: Python<'py>, lane: &Lane) -> PyResult<Bound<'py, PyAny>> {
     build::event(event, lane.spelling)
 }
 
-fn set_type(event: &Bound<'_, PyDict>, kind: EventKind) -> PyResult<()> {
+fn set_type(event: &Bound<'_, PyDict>, kind: EventType) -> PyResult<()> {
     let py = event.py();
     event.set_item(registry().type_key.bind(py), registry().kind_name(py, kind))
 }

@@ -24,20 +24,20 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::capi;
 use crate::errors::{Violation, class_name, not_an_event, of_pydantic};
-use crate::event::{EventKind, Glance, Key, Plan, Spelling, View, base_model, keys, look};
+use crate::event::{ClassInfo, EventType, Form, Key, Presence, View, base_model, keys, scan};
 
 /// One event on its way through the stages, and what is known of it.
 pub struct Item<'py> {
     pub event: Bound<'py, PyAny>,
     /// None for a type that the protocol does not know.
-    pub kind: Option<EventKind>,
+    pub kind: Option<EventType>,
     pub view: View<'py>,
     /// What was seen at once, if anything was.
-    pub glance: Option<Glance>,
-    /// What `glance` saw under the first field that not all events have.
+    pub presence: Option<Presence>,
+    /// What `presence` saw under the first field that not all events have.
     subject: Option<Bound<'py, PyAny>>,
     /// How the event came, and so how what is made of it goes out.
-    pub spelling: Spelling,
+    pub spelling: Form,
 }
 
 impl<'py> Item<'py> {
@@ -46,15 +46,15 @@ impl<'py> Item<'py> {
     pub fn of(event: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Some(dict) = capi::exact_dict(event) {
             let mut subject = None;
-            if let Some((plan, kind, glance)) = look(dict, |value| subject = Some(value.own())) {
-                return Ok(Self::seen(dict, subject, plan, kind, glance));
+            if let Some((info, kind, presence)) = scan(dict, |value| subject = Some(value.own())) {
+                return Ok(Self::seen(dict, subject, info, kind, presence));
             }
         }
         match View::of_event(event) {
             Some((view, kind)) => {
                 let spelling = view.spelling;
                 let event = event.clone();
-                let item = Self { event, kind, view, glance: None, subject: None, spelling };
+                let item = Self { event, kind, view, presence: None, subject: None, spelling };
                 if kind.is_some() { Ok(item) } else { item.typed() }
             }
             None => Self::of_other(event),
@@ -75,27 +75,27 @@ impl<'py> Item<'py> {
     fn seen(
         dict: &Bound<'py, PyDict>,
         subject: Option<Bound<'py, PyAny>>,
-        plan: &'static Plan,
-        kind: EventKind,
-        glance: Glance,
+        info: &'static ClassInfo,
+        kind: EventType,
+        presence: Presence,
     ) -> Self {
         Self {
             event: dict.clone().into_any(),
             kind: Some(kind),
-            view: View::of_wire(dict, plan),
-            glance: Some(glance),
+            view: View::of_wire(dict, info),
+            presence: Some(presence),
             subject,
-            spelling: Spelling::Wire,
+            spelling: Form::Dict,
         }
     }
 
     /// What an event that was looked at has under a key.
     #[inline]
-    fn read_seen(&self, key: &Key, glance: Glance) -> Option<Bound<'py, PyAny>> {
-        if self.view.plan.is_first_own(key.alias(self.event.py())) {
+    fn read_seen(&self, key: &Key, presence: Presence) -> Option<Bound<'py, PyAny>> {
+        if self.view.info.is_first_own(key.alias(self.event.py())) {
             self.subject.clone()
         } else {
-            self.view.read_seen(key, Some(glance))
+            self.view.read_seen(key, Some(presence))
         }
     }
 
@@ -103,7 +103,7 @@ impl<'py> Item<'py> {
     #[inline]
     fn read(&self, key: &Key) -> Option<Bound<'py, PyAny>> {
         match &self.subject {
-            Some(subject) if self.view.plan.is_first_own(key.alias(subject.py())) => {
+            Some(subject) if self.view.info.is_first_own(key.alias(subject.py())) => {
                 Some(subject.clone())
             }
             _ => self.view.read(key),
@@ -122,8 +122,8 @@ impl<'py> Item<'py> {
         let Some((view, kind)) = View::of_event(dumped.as_any()) else {
             return Err(not_an_event(event));
         };
-        let (event, spelling) = (event.clone(), Spelling::Model);
-        let item = Self { event, kind, view, glance: None, subject: None, spelling };
+        let (event, spelling) = (event.clone(), Form::Model);
+        let item = Self { event, kind, view, presence: None, subject: None, spelling };
         if kind.is_some() { Ok(item) } else { item.typed() }
     }
 

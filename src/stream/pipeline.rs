@@ -15,7 +15,7 @@ use super::{
 use crate::capi;
 use crate::decoder::EventDecoder;
 use crate::errors::{AGUIError, class_name, exclusive};
-use crate::event::{Spelling, base_model, build};
+use crate::event::{Form, base_model, build};
 
 /// One stage of a pipeline.
 enum Link {
@@ -322,7 +322,7 @@ impl Pipeline {
         if self.as_models
             && let Ok(dict) = event.cast_exact::<PyDict>()
         {
-            event = build::event(dict.clone(), Spelling::Model)?;
+            event = build::event(dict.clone(), Form::Model)?;
         }
         out.push(event);
         Ok(())

@@ -15,7 +15,7 @@ use super::{Item, Output, Stage, close_list, feed_list, owner_text, quoted, too_
 use crate::capi;
 use crate::deviation::Reporter;
 use crate::errors::{Violation, exclusive, shared, shown};
-use crate::event::{EventKind, Key, Spelling, keys};
+use crate::event::{EventType, Form, Key, keys};
 use crate::input::Callback;
 
 /// Why an event is refused, with what repair does about it, or what failed in looking at it.
@@ -138,7 +138,7 @@ pub struct EventVerifier {
     /// Of spans and of the messages in them: a message may have the id of its span.
     reasoning_owners: Owners,
     /// How the run is spelled, and so how its endings are.
-    spelling: Spelling,
+    spelling: Form,
     repair: bool,
     max_open: usize,
     max_items: usize,
@@ -175,7 +175,7 @@ impl EventVerifier {
             tool_owners: Owners::new(py),
             activity_owners: Owners::new(py),
             reasoning_owners: Owners::new(py),
-            spelling: Spelling::Wire,
+            spelling: Form::Dict,
             repair,
             max_open,
             max_items,
@@ -341,7 +341,7 @@ fn id_of<'py>(item: &Item<'py>, key: &Key) -> Verdict<Bound<'py, PyString>> {
 /// The `subagentRunId`, absent for the parent agent. Null is not absence.
 #[inline]
 fn tag_of<'py>(item: &Item<'py>) -> Verdict<Owner<'py>> {
-    if item.glance.is_some_and(|glance| !glance.has(item.view.plan.subagent_run_id)) {
+    if item.presence.is_some_and(|presence| !presence.has(item.view.info.subagent_run_id)) {
         return Ok(None);
     }
     match item.view.read(&keys(item.event.py()).subagent_run_id) {
@@ -411,7 +411,7 @@ fn begin(
     open: &mut Open,
     owners: &Owners,
     id: &Bound<'_, PyString>,
-    end: EventKind,
+    end: EventType,
     room: Room,
 ) -> Verdict {
     agrees(tag, owners, open.noun, id)?;
@@ -439,7 +439,7 @@ fn go_on(
     open: &mut Open,
     owners: &Owners,
     id: &Bound<'_, PyString>,
-    start: EventKind,
+    start: EventType,
     remedy: Remedy,
 ) -> Verdict {
     if !open.has(id) {
@@ -481,7 +481,7 @@ impl EventVerifier {
 
     #[inline]
     fn verify(&mut self, item: &Item<'_>) -> Verdict {
-        use EventKind as K;
+        use EventType as K;
         let keys = keys(item.event.py());
         if self.phase != Phase::Running || item.kind == Some(K::RunStarted) {
             self.may_begin(item)?;
@@ -576,8 +576,8 @@ impl EventVerifier {
     #[cold]
     fn may_begin(&self, item: &Item<'_>) -> Verdict {
         let kind = item.kind;
-        let starts = kind == Some(EventKind::RunStarted);
-        let errs = kind == Some(EventKind::RunError);
+        let starts = kind == Some(EventType::RunStarted);
+        let errs = kind == Some(EventType::RunError);
         let run = |py| self.run_id.as_ref().map(|id: &Py<PyString>| id.bind(py).as_any().clone());
         let py = item.event.py();
         let (reason, expected) = match self.phase {
@@ -759,8 +759,8 @@ fn loss(ends: bool) -> Remedy {
 }
 
 /// Whether an event says no more than that something has ended.
-fn is_end(kind: EventKind) -> bool {
-    use EventKind as K;
+fn is_end(kind: EventType) -> bool {
+    use EventType as K;
     matches!(
         kind,
         K::TextMessageEnd

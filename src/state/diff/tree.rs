@@ -98,7 +98,7 @@ impl Eq for Text<'_> {}
 /// What makes values equal. The table of these hashes with a key of its own: that numbers have one
 /// hash in Python, which anybody can arrange, means nothing here.
 #[derive(PartialEq, Eq, Hash)]
-enum Form<'py> {
+enum ValueKey<'py> {
     Null,
     Bool(bool),
     /// Also a float without a fraction.
@@ -120,7 +120,7 @@ pub struct Tree<'py> {
     by_address: HashMap<usize, Id>,
     keys: Vec<Key<'py>>,
     by_text: HashMap<Text<'py>, Id>,
-    classes: HashMap<Form<'py>, Id>,
+    classes: HashMap<ValueKey<'py>, Id>,
     /// Objects that are not JSON, by the hash that Python gives them.
     alike: HashMap<isize, Vec<(Bound<'py, PyAny>, Id)>>,
     /// What has an address in a table stays alive.
@@ -248,9 +248,9 @@ impl<'py> Tree<'py> {
     pub fn class(&mut self, value: &Bound<'py, PyAny>, room: u32) -> Result<Class, Uncompared> {
         let form = match Kind::of(value) {
             Kind::Array(_) | Kind::Object(_) => return self.class_of_container(value, room),
-            Kind::Null => Form::Null,
-            Kind::Bool => Form::Bool(capi::exact_bool(value) == Some(true)),
-            Kind::Text(text) => Form::Text(Text(text.clone())),
+            Kind::Null => ValueKey::Null,
+            Kind::Bool => ValueKey::Bool(capi::exact_bool(value) == Some(true)),
+            Kind::Text(text) => ValueKey::Text(Text(text.clone())),
             Kind::Int => int_form(value)?,
             Kind::Float => match value.cast::<PyFloat>().map(capi::float_value) {
                 Ok(float) if !float.is_nan() => float_form(float),
@@ -261,16 +261,16 @@ impl<'py> Tree<'py> {
         Ok(Class { id: self.number(form), height: 0, opaque: false })
     }
 
-    fn number(&mut self, form: Form<'py>) -> Id {
+    fn number(&mut self, form: ValueKey<'py>) -> Id {
         let next = self.count;
         let id = *self.classes.entry(form).or_insert(next);
         self.count += Id::from(id == next);
         id
     }
 
-    fn only(&mut self, value: &Bound<'py, PyAny>) -> Form<'py> {
+    fn only(&mut self, value: &Bound<'py, PyAny>) -> ValueKey<'py> {
         self.held.push(value.clone());
-        Form::Only(value.as_ptr() as usize)
+        ValueKey::Only(value.as_ptr() as usize)
     }
 
     /// The class of an object that is not JSON: by its hash, if it has one, and Python's `==`.
@@ -323,10 +323,10 @@ impl<'py> Tree<'py> {
         }
         let inner: Rc<[Id]> = inner.into();
         let form = match &*content {
-            Content::Array(_) => Form::Array(Rc::clone(&inner)),
+            Content::Array(_) => ValueKey::Array(Rc::clone(&inner)),
             Content::Object(members) => {
                 let member = |&at: &u32| (members.keys[at as usize], inner[at as usize]);
-                Form::Object(members.sorted.iter().map(member).collect())
+                ValueKey::Object(members.sorted.iter().map(member).collect())
             }
             Content::Odd(_) => {
                 opaque = true;
@@ -444,14 +444,14 @@ fn escaped(byte: u8) -> usize {
     }
 }
 
-fn int_form<'py>(value: &Bound<'py, PyAny>) -> PyResult<Form<'py>> {
+fn int_form<'py>(value: &Bound<'py, PyAny>) -> PyResult<ValueKey<'py>> {
     if let Ok(int) = value.cast::<PyInt>()
         && let Some(int) = capi::int_as_i64(int)
     {
-        return Ok(Form::Int(int));
+        return Ok(ValueKey::Int(int));
     }
     let (negative, bytes) = big_int(value)?;
-    Ok(Form::BigInt(negative, bytes))
+    Ok(ValueKey::BigInt(negative, bytes))
 }
 
 /// The sign of an int and its bytes, the low ones first.
@@ -484,13 +484,13 @@ fn trim(bytes: &mut Vec<u8>) {
 }
 
 /// A float that is not NaN: 1.0 is 1.
-fn float_form<'py>(float: f64) -> Form<'py> {
+fn float_form<'py>(float: f64) -> ValueKey<'py> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if float.is_infinite() || float.fract() != 0.0 {
-        return Form::Float(float.to_bits());
+        return ValueKey::Float(float.to_bits());
     }
     if (-LIMIT..LIMIT).contains(&float) {
-        return Form::Int(float as i64);
+        return ValueKey::Int(float as i64);
     }
     let bits = float.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as usize - 1075;
@@ -498,5 +498,5 @@ fn float_form<'py>(float: f64) -> Form<'py> {
     let mut bytes = vec![0; exponent / 8];
     bytes.extend(significand.to_le_bytes());
     trim(&mut bytes);
-    Form::BigInt(float < 0.0, bytes)
+    ValueKey::BigInt(float < 0.0, bytes)
 }

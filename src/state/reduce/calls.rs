@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::{Applied, Reduction, Touched, attribute};
-use crate::event::EventKind;
+use crate::event::EventType;
 use crate::state::incoming::{Incoming, field, optional_text, text};
 use crate::state::message::{Message, Role};
 use crate::state::wire;
@@ -120,7 +120,7 @@ impl Reduction {
         let call_id = text!(incoming, tool_call_id)?;
         let content = field!(incoming, content)
             .ok_or_else(|| incoming.refusal("content", "there is none"))?;
-        let content = match wire::shape_of(EventKind::ToolCallResult, "content") {
+        let content = match wire::shape_of(EventType::ToolCallResult, "content") {
             Some(shape) => wire::value(&content, shape)?,
             None => wire::own(&content)?,
         };

@@ -1,8 +1,8 @@
 //! One walk over an object of the protocol: what is known is judged, what is unknown removed.
 //!
-//! What the protocol says of an object comes from its plan, and two rules say what the JSON schema
+//! What the protocol says of an object comes from its class info, and two rules say what the JSON schema
 //! adds to the SDK's classes: a tag with one possible value must be there though the classes have a
-//! default for it (`Plan::required`), and `encryptedValueType` (1.1) may stand where
+//! default for it (`ClassInfo::required`), and `encryptedValueType` (1.1) may stand where
 //! `encryptedValue` may. A walk over a clean object allocates nothing.
 
 use pyo3::prelude::*;
@@ -11,8 +11,8 @@ use std::fmt::Write;
 
 use crate::capi;
 use crate::event::build::is_json_pointer;
-use crate::event::plan::Bounds;
-use crate::event::{Cell, Field, Plan, Registry, Shape, Spelling, registry};
+use crate::event::class_info::Bounds;
+use crate::event::{Cell, ClassInfo, Field, FieldType, Form, Registry, registry};
 use crate::stream::quoted;
 
 /// What becomes of a value.
@@ -62,10 +62,14 @@ pub struct Judge {
 const CHANGED: &str = "it changed while it was read";
 
 impl Judge {
-    /// Judges a wire dict by its plan, which its tag has chosen.
+    /// Judges a wire dict by its class info, which its tag has chosen.
     #[inline]
-    pub fn object<'py>(&mut self, dict: &Bound<'py, PyDict>, plan: &'static Plan) -> Verdict<'py> {
-        self.entries(dict, plan, plan.tag)
+    pub fn object<'py>(
+        &mut self,
+        dict: &Bound<'py, PyDict>,
+        info: &'static ClassInfo,
+    ) -> Verdict<'py> {
+        self.entries(dict, info, info.tag)
     }
 
     /// `known` is the field that needs no look any more.
@@ -73,7 +77,7 @@ impl Judge {
     fn entries<'py>(
         &mut self,
         dict: &Bound<'py, PyDict>,
-        plan: &'static Plan,
+        info: &'static ClassInfo,
         known: Option<usize>,
     ) -> Verdict<'py> {
         capi::walk(dict, |mut items| {
@@ -81,11 +85,11 @@ impl Judge {
             let mut expected = 0;
             let mut own: Option<Bound<'py, PyDict>> = None;
             while let Some((key, value)) = items.next() {
-                let found = key.read(|key| plan.find(key, expected, Spelling::Wire));
+                let found = key.read(|key| info.find(key, expected, Form::Dict));
                 if let Some(at) = found {
                     seen |= 1 << at;
                     expected = at + 1;
-                    let is_str = matches!(&plan.fields[at].shape, Shape::Str);
+                    let is_str = matches!(&info.fields[at].shape, FieldType::Str);
                     if is_str && value.read(capi::is_exact_str) || known == Some(at) {
                         continue;
                     }
@@ -97,8 +101,8 @@ impl Judge {
                     return Err(self.malformed(&[], reason).into());
                 };
                 let judged = match found {
-                    Some(at) => self.field(&plan.fields[at], &value)?,
-                    None => self.unknown(plan, key, &value)?,
+                    Some(at) => self.field(&info.fields[at], &value)?,
+                    None => self.unknown(info, key, &value)?,
                 };
                 if !matches!(judged, Judged::Keep) {
                     if !items.unchanged() {
@@ -113,9 +117,9 @@ impl Judge {
                         Judged::Replace(value) => own.set_item(key, value),
                         Judged::Absent => capi::discard(own, key),
                         Judged::Drop => {
-                            let required = plan
-                                .find(key, 0, Spelling::Wire)
-                                .is_some_and(|at| plan.required & (1 << at) != 0);
+                            let required = info
+                                .find(key, 0, Form::Dict)
+                                .is_some_and(|at| info.required & (1 << at) != 0);
                             if required {
                                 return Ok(Judged::Drop);
                             }
@@ -128,10 +132,10 @@ impl Judge {
                     return Err(self.malformed(&[], CHANGED).into());
                 }
             }
-            let missing = plan.required & !seen;
+            let missing = info.required & !seen;
             if missing != 0 {
                 let alias: &'static str =
-                    &plan.fields[missing.trailing_zeros() as usize].alias_text;
+                    &info.fields[missing.trailing_zeros() as usize].alias_text;
                 return Err(self.malformed(&[Step::Field(alias)], "required, but missing").into());
             }
             Ok(own.map_or(Judged::Keep, |own| Judged::Replace(own.into_any())))
@@ -158,35 +162,35 @@ impl Judge {
         judged
     }
 
-    /// An entry that the plan does not describe.
+    /// An entry that the class info does not describe.
     #[cold]
     fn unknown<'py>(
         &mut self,
-        plan: &'static Plan,
+        info: &'static ClassInfo,
         key: &Bound<'py, PyString>,
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
         let text = key.to_string_lossy();
         // RFC 6902 section 4: members that an operation does not define are ignored.
-        let open = plan.tag.is_some_and(|tag| &*plan.fields[tag].alias_text == "op");
+        let open = info.tag.is_some_and(|tag| &*info.fields[tag].alias_text == "op");
         if open {
             return Ok(Judged::Keep);
         }
         if text == "encryptedValueType"
-            && plan.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
+            && info.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
         {
             self.path.push(Step::Field("encryptedValueType"));
             let judged = if value.is_none() && self.none_is_absence {
                 Ok(Judged::Absent)
             } else {
-                self.value(&Shape::Str, value)
+                self.value(&FieldType::Str, value)
             };
             self.path.pop();
             return judged;
         }
         let mut path = self.text(&[]);
         push_key(&mut path, &text);
-        let named = plan.fields.iter().find(|field| *field.name_text == *text);
+        let named = info.fields.iter().find(|field| *field.name_text == *text);
         let hint = named.map_or_else(String::new, |field| {
             format!(" (a wire dict has {} under {})", field.name_text, field.alias_text)
         });
@@ -199,11 +203,11 @@ impl Judge {
         Ok(Judged::Absent)
     }
 
-    fn value<'py>(&mut self, shape: &'static Shape, value: &Bound<'py, PyAny>) -> Verdict<'py> {
+    fn value<'py>(&mut self, shape: &'static FieldType, value: &Bound<'py, PyAny>) -> Verdict<'py> {
         let fits = match shape {
-            Shape::Any | Shape::Unknown => true,
-            Shape::Str => value.is_instance_of::<PyString>(),
-            Shape::JsonPointer => match value.cast::<PyString>() {
+            FieldType::Any | FieldType::Unknown => true,
+            FieldType::Str => value.is_instance_of::<PyString>(),
+            FieldType::JsonPointer => match value.cast::<PyString>() {
                 Ok(pointer) if is_json_pointer(&pointer.to_string_lossy()) => true,
                 Ok(_) => {
                     return Err(self
@@ -212,10 +216,10 @@ impl Judge {
                 }
                 Err(_) => false,
             },
-            Shape::Bool => value.is_instance_of::<PyBool>(),
-            Shape::Int(bounds) => return self.int(bounds, value),
-            Shape::Map => value.is_instance_of::<PyDict>(),
-            Shape::Literal(choices) => {
+            FieldType::Bool => value.is_instance_of::<PyBool>(),
+            FieldType::Int(bounds) => return self.int(bounds, value),
+            FieldType::Map => value.is_instance_of::<PyDict>(),
+            FieldType::Literal(choices) => {
                 let text = value.cast::<PyString>().map(|text| text.to_string_lossy());
                 if text.is_ok_and(|text| choices.iter().any(|(choice, _)| **choice == *text)) {
                     true
@@ -223,23 +227,23 @@ impl Judge {
                     return Err(self.no_choice(choices, value).into());
                 }
             }
-            Shape::Nullable(_) if value.is_none() => {
+            FieldType::Nullable(_) if value.is_none() => {
                 if self.none_is_absence {
                     return Ok(Judged::Absent);
                 }
                 false
             }
-            Shape::Nullable(inner) => return self.value(inner, value),
-            Shape::Model(cell) => return self.model(cell, shape, value),
-            Shape::Tagged { discriminator, choices } => {
+            FieldType::Nullable(inner) => return self.value(inner, value),
+            FieldType::Model(cell) => return self.model(cell, shape, value),
+            FieldType::Tagged { discriminator, choices } => {
                 return self.tagged(discriminator, choices, shape, value);
             }
-            Shape::List { item, min } => return self.list(item, *min, shape, value),
-            Shape::StrOrList(_) if value.is_instance_of::<PyString>() => true,
-            Shape::StrOrList(list) if value.is_instance_of::<PyList>() => {
+            FieldType::List { item, min } => return self.list(item, *min, shape, value),
+            FieldType::StrOrList(_) if value.is_instance_of::<PyString>() => true,
+            FieldType::StrOrList(list) if value.is_instance_of::<PyList>() => {
                 return self.value(list, value);
             }
-            Shape::StrOrList(_) => false,
+            FieldType::StrOrList(_) => false,
         };
         if fits { Ok(Judged::Keep) } else { Err(self.misfit(shape, value).into()) }
     }
@@ -261,7 +265,7 @@ impl Judge {
                 // The cast saturates, and is compared with the bounds.
                 Ok(float) if float.fract() == 0.0 => Some(float as i64),
                 _ => {
-                    return Err(self.misfit(&Shape::Int(Bounds::None), value).into());
+                    return Err(self.misfit(&FieldType::Int(Bounds::None), value).into());
                 }
             },
         };
@@ -276,11 +280,11 @@ impl Judge {
     fn model<'py>(
         &mut self,
         cell: &'static Cell,
-        shape: &'static Shape,
+        shape: &'static FieldType,
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
-        match (value.cast::<PyDict>(), cell.plan.get()) {
-            (Ok(dict), Some(plan)) => self.entries(dict, plan, None),
+        match (value.cast::<PyDict>(), cell.info.get()) {
+            (Ok(dict), Some(info)) => self.entries(dict, info, None),
             (Ok(_), None) => Ok(Judged::Keep),
             (Err(_), _) if is_clean_model(value) => Ok(Judged::Keep),
             (Err(_), _) => Err(self.misfit(shape, value).into()),
@@ -291,7 +295,7 @@ impl Judge {
         &mut self,
         discriminator: &'static Py<PyString>,
         choices: &'static [(Box<str>, &'static Cell)],
-        shape: &'static Shape,
+        shape: &'static FieldType,
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
         let Ok(dict) = value.cast::<PyDict>() else {
@@ -312,13 +316,13 @@ impl Judge {
             return Err(self.malformed(&[name()], reason).into());
         }
         if let Some(cell) = Registry::choice(choices, &tag) {
-            return cell.plan.get().map_or(Ok(Judged::Keep), |plan| self.object(dict, plan));
+            return cell.info.get().map_or(Ok(Judged::Keep), |info| self.object(dict, info));
         }
         // Whatever it may be, what all members have must be as it is in all of them: an id.
         let identified = choices.iter().all(|(_, cell)| {
-            let plan = cell.plan.get();
-            plan.is_some_and(|plan| {
-                plan.fields
+            let info = cell.info.get();
+            info.is_some_and(|info| {
+                info.fields
                     .iter()
                     .any(|field| &*field.alias_text == "id" && field.default.is_none())
             })
@@ -334,9 +338,9 @@ impl Judge {
 
     fn list<'py>(
         &mut self,
-        item: &'static Shape,
+        item: &'static FieldType,
         min: usize,
-        shape: &'static Shape,
+        shape: &'static FieldType,
         value: &Bound<'py, PyAny>,
     ) -> Verdict<'py> {
         let Ok(list) = value.cast::<PyList>() else { return Err(self.misfit(shape, value).into()) };
@@ -407,7 +411,7 @@ impl Judge {
     }
 
     #[cold]
-    fn misfit(&self, shape: &Shape, value: &Bound<'_, PyAny>) -> Malformed {
+    fn misfit(&self, shape: &FieldType, value: &Bound<'_, PyAny>) -> Malformed {
         self.malformed(&[], format!("expected {}, got {}", noun(shape), describe(value)))
     }
 
@@ -421,8 +425,8 @@ impl Judge {
 
 /// What the tag of a union is called.
 fn tag_name(choices: &'static [(Box<str>, &'static Cell)]) -> &'static str {
-    let plan = choices.first().and_then(|(_, cell)| cell.plan.get());
-    plan.and_then(|plan| plan.tag.map(|tag| &*plan.fields[tag].alias_text)).unwrap_or("type")
+    let info = choices.first().and_then(|(_, cell)| cell.info.get());
+    info.and_then(|info| info.tag.map(|tag| &*info.fields[tag].alias_text)).unwrap_or("type")
 }
 
 fn push_key(path: &mut String, key: &str) {
@@ -432,16 +436,16 @@ fn push_key(path: &mut String, key: &str) {
     path.push_str(key);
 }
 
-fn noun(shape: &Shape) -> &'static str {
+fn noun(shape: &FieldType) -> &'static str {
     match shape {
-        Shape::Str | Shape::JsonPointer | Shape::Literal(_) => "a string",
-        Shape::Int(_) => "an integer",
-        Shape::Bool => "a boolean",
-        Shape::Any | Shape::Unknown => "a value",
-        Shape::Map | Shape::Model(_) | Shape::Tagged { .. } => "an object",
-        Shape::List { .. } => "a list",
-        Shape::StrOrList(_) => "a string or a list",
-        Shape::Nullable(inner) => noun(inner),
+        FieldType::Str | FieldType::JsonPointer | FieldType::Literal(_) => "a string",
+        FieldType::Int(_) => "an integer",
+        FieldType::Bool => "a boolean",
+        FieldType::Any | FieldType::Unknown => "a value",
+        FieldType::Map | FieldType::Model(_) | FieldType::Tagged { .. } => "an object",
+        FieldType::List { .. } => "a list",
+        FieldType::StrOrList(_) => "a string or a list",
+        FieldType::Nullable(inner) => noun(inner),
     }
 }
 
@@ -476,7 +480,7 @@ fn member_text(value: &Bound<'_, PyAny>) -> String {
 /// judged as the wire dict that it would be written as.
 pub fn is_clean_model(model: &Bound<'_, PyAny>) -> bool {
     let registry = registry();
-    let Some(plan) = registry.plan(capi::type_key(model)) else { return false };
+    let Some(info) = registry.info(capi::type_key(model)) else { return false };
     let py = model.py();
     let extra = capi::slot(registry.extra.bind(py), model);
     let no_extra = extra.is_some_and(|extra| {
@@ -488,16 +492,16 @@ pub fn is_clean_model(model: &Bound<'_, PyAny>) -> bool {
     let mut count = 0;
     capi::walk(&fields, |mut items| {
         items.all(|(key, value)| {
-            let at = key.read(|key| plan.find(key, expected, Spelling::Model));
+            let at = key.read(|key| info.find(key, expected, Form::Model));
             let Some(at) = at else { return false };
             expected = at + 1;
             count += 1;
-            let field = &plan.fields[at];
+            let field = &info.fields[at];
             match &field.shape {
-                Shape::Str if value.read(capi::is_exact_str) => true,
-                Shape::Nullable(_) if value.is_none() => field.omit_none,
+                FieldType::Str if value.read(capi::is_exact_str) => true,
+                FieldType::Nullable(_) if value.is_none() => field.omit_none,
                 shape => matches!(judge.value(shape, &value.own()), Ok(Judged::Keep)),
             }
         })
-    }) && count == plan.fields.len()
+    }) && count == info.fields.len()
 }

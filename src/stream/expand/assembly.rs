@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::event::{EventKind, Key, keys};
+use crate::event::{EventType, Key, keys};
 
 /// What chunks of one type assemble.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,44 +13,44 @@ pub enum Assembly {
 }
 
 impl Assembly {
-    pub fn of(kind: EventKind) -> Option<Self> {
+    pub fn of(kind: EventType) -> Option<Self> {
         match kind {
-            EventKind::TextMessageChunk => Some(Self::Text),
-            EventKind::ToolCallChunk => Some(Self::Tool),
-            EventKind::ReasoningMessageChunk => Some(Self::Reasoning),
+            EventType::TextMessageChunk => Some(Self::Text),
+            EventType::ToolCallChunk => Some(Self::Tool),
+            EventType::ReasoningMessageChunk => Some(Self::Reasoning),
             _ => None,
         }
     }
 
-    pub fn chunk(self) -> EventKind {
+    pub fn chunk(self) -> EventType {
         match self {
-            Self::Text => EventKind::TextMessageChunk,
-            Self::Tool => EventKind::ToolCallChunk,
-            Self::Reasoning => EventKind::ReasoningMessageChunk,
+            Self::Text => EventType::TextMessageChunk,
+            Self::Tool => EventType::ToolCallChunk,
+            Self::Reasoning => EventType::ReasoningMessageChunk,
         }
     }
 
-    pub fn start(self) -> EventKind {
+    pub fn start(self) -> EventType {
         match self {
-            Self::Text => EventKind::TextMessageStart,
-            Self::Tool => EventKind::ToolCallStart,
-            Self::Reasoning => EventKind::ReasoningMessageStart,
+            Self::Text => EventType::TextMessageStart,
+            Self::Tool => EventType::ToolCallStart,
+            Self::Reasoning => EventType::ReasoningMessageStart,
         }
     }
 
-    pub fn content(self) -> EventKind {
+    pub fn content(self) -> EventType {
         match self {
-            Self::Text => EventKind::TextMessageContent,
-            Self::Tool => EventKind::ToolCallArgs,
-            Self::Reasoning => EventKind::ReasoningMessageContent,
+            Self::Text => EventType::TextMessageContent,
+            Self::Tool => EventType::ToolCallArgs,
+            Self::Reasoning => EventType::ReasoningMessageContent,
         }
     }
 
-    pub fn end(self) -> EventKind {
+    pub fn end(self) -> EventType {
         match self {
-            Self::Text => EventKind::TextMessageEnd,
-            Self::Tool => EventKind::ToolCallEnd,
-            Self::Reasoning => EventKind::ReasoningMessageEnd,
+            Self::Text => EventType::TextMessageEnd,
+            Self::Tool => EventType::ToolCallEnd,
+            Self::Reasoning => EventType::ReasoningMessageEnd,
         }
     }
 

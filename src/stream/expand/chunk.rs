@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::assembly::Assembly;
-use crate::event::{Entry, Key, Surprise, keys};
+use crate::event::{Entry, Key, Unsupported, keys};
 use crate::stream::Item;
 
 /// What a chunk says.
@@ -28,7 +28,7 @@ impl<'py> Chunk<'py> {
         let keys = keys(py);
         // A null in a wire dict is absence here, but for the tag: enforcement has judged the
         // others, and this one verification has to see.
-        let read = |key: &Key| item.view.read_seen(key, item.glance);
+        let read = |key: &Key| item.view.read_seen(key, item.presence);
         let get = |key: &Key| read(key).filter(|value| !value.is_none());
         let mut chunk = Self {
             id: get(assembly.id(py)),
@@ -39,7 +39,7 @@ impl<'py> Chunk<'py> {
             tag: read(&keys.subagent_run_id),
             rest: Vec::new(),
         };
-        if item.glance.is_some() {
+        if item.presence.is_some() {
             // It has no key that is not described.
             return Ok(chunk);
         }
@@ -50,7 +50,9 @@ impl<'py> Chunk<'py> {
                 }
                 Ok(())
             })
-            .map_err(|Surprise| PyTypeError::new_err("a chunk that cannot be read as an event"))?;
+            .map_err(|Unsupported| {
+                PyTypeError::new_err("a chunk that cannot be read as an event")
+            })?;
         Ok(chunk)
     }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::assembly::Assembly;
 use super::{Template, same};
 use crate::capi;
-use crate::event::Spelling;
+use crate::event::Form;
 
 /// What one lane assembles at the moment. A lane has at most one item, since a continuation says no
 /// more than "the same as before".
@@ -22,7 +22,7 @@ pub struct Lane {
     /// The opener's `subagentRunId`, a forbidden null included, so that verification meets it.
     pub tag: Option<Py<PyAny>>,
     /// How the opener was spelled, and so how its END is.
-    pub spelling: Spelling,
+    pub spelling: Form,
     /// A content event without its text, to be copied: made when the first is asked for.
     pub template: OnceLock<Template>,
 }

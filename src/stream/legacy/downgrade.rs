@@ -8,9 +8,9 @@ use super::{Draft, Notes, content, join, text_of};
 use crate::capi;
 use crate::deviation::Reporter;
 use crate::errors::{exclusive, shown};
-use crate::event::{EventKind, Spelling, build, protocol_version};
+use crate::event::{EventType, Form, build, protocol_version};
 use crate::input::Callback;
-use crate::stream::enforce::input_plan;
+use crate::stream::enforce::input_info;
 use crate::stream::{Item, Output, Stage, close_list, dump, dump_input, feed_list};
 
 /// What a peer of some version does not know.
@@ -126,8 +126,8 @@ pub fn downgrade_input<'py>(
     let era = max_version.map(Era::of).transpose()?.unwrap_or_default();
     let py = run_agent_input.py();
     let (dict, spelling) = match run_agent_input.cast::<PyDict>() {
-        Ok(dict) => (dict.clone(), Spelling::Wire),
-        Err(_) => (dump_input(run_agent_input)?, Spelling::Model),
+        Ok(dict) => (dict.clone(), Form::Dict),
+        Err(_) => (dump_input(run_agent_input)?, Form::Model),
     };
     let mut draft = Draft::of(&dict);
     let mut notes = Notes::default();
@@ -141,9 +141,9 @@ pub fn downgrade_input<'py>(
         draft.set("protocolVersion", ours)?;
     }
     notes.report(py, &Reporter::new(on_deviation), None)?;
-    match (draft.changed(), spelling, input_plan()) {
+    match (draft.changed(), spelling, input_info()) {
         (None, ..) => Ok(run_agent_input.clone()),
-        (Some(changed), Spelling::Model, Some(plan)) => build::validated(changed.as_any(), plan),
+        (Some(changed), Form::Model, Some(info)) => build::validated(changed.as_any(), info),
         (Some(changed), ..) => Ok(changed.into_any()),
     }
 }
@@ -237,7 +237,7 @@ impl LegacyDowngrader {
 
 impl Stage for LegacyDowngrader {
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
-        use EventKind as K;
+        use EventType as K;
         let era = self.era;
         let py = item.event.py();
         let mut notes = Notes::default();
@@ -269,8 +269,8 @@ impl Stage for LegacyDowngrader {
             return Ok(Output::Pass);
         }
         let dict = match item.view.spelling {
-            Spelling::Wire => item.view.dict().clone(),
-            Spelling::Model => dump(&item.event)?,
+            Form::Dict => item.view.dict().clone(),
+            Form::Model => dump(&item.event)?,
         };
         let mut draft = Draft::of(&dict);
         if tagged {
@@ -335,7 +335,7 @@ fn run_outcome(draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {
     let Ok(outcome) = outcome.cast_into::<PyDict>() else { return Ok(()) };
     if text_of(outcome.get_item("type")?.as_ref()).as_deref() == Some("cancelled") {
         let error = PyDict::new(outcome.py());
-        error.set_item("type", EventKind::RunError.name())?;
+        error.set_item("type", EventType::RunError.name())?;
         capi::walk(&draft.dict, |items| {
             for (key, value) in items {
                 let (key, value) = (key.own(), value.own());

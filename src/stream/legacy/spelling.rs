@@ -6,17 +6,17 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use super::{join, replaced};
 use crate::capi;
-use crate::event::{Field, Plan, Registry, Shape, Spelling, keys};
+use crate::event::{ClassInfo, Field, FieldType, Form, Registry, keys};
 
 /// An object in the wire's spelling, if anything in it is spelled otherwise. `found` is told the path
 /// of each such field. What the protocol does not describe, payloads above all, is not looked into.
 pub fn respell<'py>(
     dict: &Bound<'py, PyDict>,
-    plan: &'static Plan,
+    info: &'static ClassInfo,
     path: &str,
     found: &mut impl FnMut(String),
 ) -> PyResult<Option<Bound<'py, PyDict>>> {
-    if !differs(dict, plan) {
+    if !differs(dict, info) {
         return Ok(None);
     }
     let own = PyDict::new(dict.py());
@@ -27,7 +27,7 @@ pub fn respell<'py>(
             own.set_item(key, value)?;
             continue;
         };
-        let Some((alias, field)) = spelled(dict, plan, &name) else {
+        let Some((alias, field)) = spelled(dict, info, &name) else {
             own.set_item(key, value)?;
             continue;
         };
@@ -48,78 +48,78 @@ pub fn respell<'py>(
 /// are there, the other stays what it is, an entry like any unknown one.
 fn spelled<'py>(
     dict: &Bound<'py, PyDict>,
-    plan: &'static Plan,
+    info: &'static ClassInfo,
     name: &Bound<'py, PyString>,
 ) -> Option<(Bound<'py, PyString>, Option<&'static Field>)> {
     let py = dict.py();
-    if let Some((at, spelling)) = plan.find_any(name, 0) {
-        let field = &plan.fields[at];
+    if let Some((at, spelling)) = info.find_any(name, 0) {
+        let field = &info.fields[at];
         let alias = field.alias.bind(py);
-        let taken = spelling == Spelling::Model && capi::dict_get(dict, alias).is_some();
+        let taken = spelling == Form::Model && capi::dict_get(dict, alias).is_some();
         return (!taken).then(|| (alias.clone(), Some(field)));
     }
     let newer = &keys(py).encrypted_value_type;
-    let is_newer = has_encrypted_value(plan) && capi::same_text(name, newer.name(py));
+    let is_newer = has_encrypted_value(info) && capi::same_text(name, newer.name(py));
     let alias = newer.alias(py);
     (is_newer && capi::dict_get(dict, alias).is_none()).then(|| (alias.clone(), None))
 }
 
 /// `encryptedValueType` (1.1) may stand where `encryptedValue` may.
-fn has_encrypted_value(plan: &Plan) -> bool {
-    plan.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
+fn has_encrypted_value(info: &ClassInfo) -> bool {
+    info.fields.iter().any(|field| &*field.alias_text == "encryptedValue")
 }
 
 /// Whether anything in an object is spelled otherwise. This looks only for what might be, and so runs
 /// no Python code and allocates nothing.
-fn differs(dict: &Bound<'_, PyDict>, plan: &'static Plan) -> bool {
+fn differs(dict: &Bound<'_, PyDict>, info: &'static ClassInfo) -> bool {
     let py = dict.py();
     let renamed = |name: &Bound<'_, PyString>, alias: &Bound<'_, PyString>| {
         capi::dict_get(dict, name).is_some() && capi::dict_get(dict, alias).is_none()
     };
     let newer = &keys(py).encrypted_value_type;
-    plan.fields.iter().any(|field| {
+    info.fields.iter().any(|field| {
         let (name, alias) = (field.name.bind(py), field.alias.bind(py));
         !name.is(alias) && renamed(name, alias)
             || nests(&field.shape)
                 && capi::dict_get(dict, alias)
                     .is_some_and(|value| differs_inside(&value, &field.shape))
-    }) || has_encrypted_value(plan) && renamed(newer.name(py), newer.alias(py))
+    }) || has_encrypted_value(info) && renamed(newer.name(py), newer.alias(py))
 }
 
 /// Whether a value of this shape may hold described objects.
-fn nests(shape: &Shape) -> bool {
+fn nests(shape: &FieldType) -> bool {
     match shape {
-        Shape::Model(_) | Shape::Tagged { .. } => true,
-        Shape::List { item, .. } => nests(item),
-        Shape::StrOrList(inner) | Shape::Nullable(inner) => nests(inner),
+        FieldType::Model(_) | FieldType::Tagged { .. } => true,
+        FieldType::List { item, .. } => nests(item),
+        FieldType::StrOrList(inner) | FieldType::Nullable(inner) => nests(inner),
         _ => false,
     }
 }
 
-/// The plan of an object in the place of a shape.
-fn plan_of(dict: &Bound<'_, PyDict>, shape: &'static Shape) -> Option<&'static Plan> {
+/// The class info of an object in the place of a shape.
+fn info_of(dict: &Bound<'_, PyDict>, shape: &'static FieldType) -> Option<&'static ClassInfo> {
     match shape {
-        Shape::Model(cell) => cell.plan.get(),
-        Shape::Tagged { discriminator, choices } => {
+        FieldType::Model(cell) => cell.info.get(),
+        FieldType::Tagged { discriminator, choices } => {
             let tag = capi::dict_get(dict, discriminator.bind(dict.py()))?;
-            Registry::choice(choices, &tag)?.plan.get()
+            Registry::choice(choices, &tag)?.info.get()
         }
-        Shape::Nullable(inner) => plan_of(dict, inner),
+        FieldType::Nullable(inner) => info_of(dict, inner),
         _ => None,
     }
 }
 
-fn item_of(shape: &'static Shape) -> Option<&'static Shape> {
+fn item_of(shape: &'static FieldType) -> Option<&'static FieldType> {
     match shape {
-        Shape::List { item, .. } => Some(item),
-        Shape::StrOrList(inner) | Shape::Nullable(inner) => item_of(inner),
+        FieldType::List { item, .. } => Some(item),
+        FieldType::StrOrList(inner) | FieldType::Nullable(inner) => item_of(inner),
         _ => None,
     }
 }
 
-fn differs_inside(value: &Bound<'_, PyAny>, shape: &'static Shape) -> bool {
+fn differs_inside(value: &Bound<'_, PyAny>, shape: &'static FieldType) -> bool {
     if let Ok(dict) = value.cast::<PyDict>() {
-        return plan_of(dict, shape).is_some_and(|plan| differs(dict, plan));
+        return info_of(dict, shape).is_some_and(|info| differs(dict, info));
     }
     let (Ok(list), Some(item)) = (value.cast::<PyList>(), item_of(shape)) else { return false };
     nests(item) && list.iter().any(|value| differs_inside(&value, item))
@@ -127,13 +127,13 @@ fn differs_inside(value: &Bound<'_, PyAny>, shape: &'static Shape) -> bool {
 
 fn inside<'py>(
     value: &Bound<'py, PyAny>,
-    shape: &'static Shape,
+    shape: &'static FieldType,
     path: &str,
     found: &mut impl FnMut(String),
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     if let Ok(dict) = value.cast::<PyDict>() {
-        let Some(plan) = plan_of(dict, shape) else { return Ok(None) };
-        return Ok(respell(dict, plan, path, found)?.map(Bound::into_any));
+        let Some(info) = info_of(dict, shape) else { return Ok(None) };
+        return Ok(respell(dict, info, path, found)?.map(Bound::into_any));
     }
     let (Ok(list), Some(item)) = (value.cast::<PyList>(), item_of(shape)) else { return Ok(None) };
     if !nests(item) {

@@ -8,9 +8,9 @@ use super::{Draft, Notes, content, input, spelling, text_of};
 use crate::capi;
 use crate::deviation::Reporter;
 use crate::errors::exclusive;
-use crate::event::{EventKind, Spelling, build, keys, registry};
+use crate::event::{EventType, Form, build, keys, registry};
 use crate::input::Callback;
-use crate::stream::enforce::input_plan;
+use crate::stream::enforce::input_info;
 use crate::stream::{Item, Output, Stage, close_list, feed_list, quoted};
 
 /// Converts what older versions of the protocol sent to what it says today.
@@ -100,12 +100,12 @@ impl LegacyUpgrader {
 impl Stage for LegacyUpgrader {
     #[inline]
     fn feed<'py>(&mut self, item: &Item<'py>) -> PyResult<Output<'py>> {
-        if item.view.spelling != Spelling::Wire {
+        if item.view.spelling != Form::Dict {
             return Ok(Output::Pass);
         }
         let py = item.event.py();
-        let null_raw = match item.glance {
-            Some(glance) if !glance.has(item.view.plan.raw_event) => false,
+        let null_raw = match item.presence {
+            Some(presence) if !presence.has(item.view.info.raw_event) => false,
             _ => {
                 let raw_event = keys(py).raw_event.alias(py);
                 let raw_event = capi::dict_get(item.view.dict(), raw_event);
@@ -114,17 +114,17 @@ impl Stage for LegacyUpgrader {
         };
         match item.kind {
             Some(
-                EventKind::ToolCallStart
-                | EventKind::ToolCallChunk
-                | EventKind::ToolCallResult
-                | EventKind::RunStarted
-                | EventKind::RunFinished
-                | EventKind::SubagentFinished
-                | EventKind::MessagesSnapshot,
+                EventType::ToolCallStart
+                | EventType::ToolCallChunk
+                | EventType::ToolCallResult
+                | EventType::RunStarted
+                | EventType::RunFinished
+                | EventType::SubagentFinished
+                | EventType::MessagesSnapshot,
             )
             | None => self.upgrade(item),
             // An event that was seen at once has the wire's keys only.
-            _ if null_raw || item.glance.is_none() => self.upgrade(item),
+            _ if null_raw || item.presence.is_none() => self.upgrade(item),
             _ => Ok(Output::Pass),
         }
     }
@@ -142,21 +142,21 @@ impl LegacyUpgrader {
         draft.omit_null("rawEvent", "", &mut notes)?;
         match item.kind {
             None => self.thinking(&mut draft, &mut notes)?,
-            Some(EventKind::ToolCallStart | EventKind::ToolCallChunk) => {
+            Some(EventType::ToolCallStart | EventType::ToolCallChunk) => {
                 draft.omit_null("parentMessageId", "", &mut notes)?;
             }
-            Some(EventKind::SubagentFinished) => draft.omit_null("result", "", &mut notes)?,
-            Some(EventKind::RunFinished) => {
+            Some(EventType::SubagentFinished) => draft.omit_null("result", "", &mut notes)?,
+            Some(EventType::RunFinished) => {
                 draft.omit_null("result", "", &mut notes)?;
                 draft.omit_null("outcome", "", &mut notes)?;
                 self.draft_interrupt(&mut draft, &mut notes)?;
             }
-            Some(EventKind::MessagesSnapshot) => {
+            Some(EventType::MessagesSnapshot) => {
                 draft.each("messages", "", |message, path| {
                     content::upgrade(&message, path, &mut notes)
                 })?;
             }
-            Some(EventKind::RunStarted) => {
+            Some(EventType::RunStarted) => {
                 let echo = draft.get("input")?.and_then(|echo| echo.cast_into::<PyDict>().ok());
                 if let Some(echo) = echo
                     && let Some(upgraded) = input::upgrade(&echo, "input", &mut notes)?
@@ -182,7 +182,7 @@ impl LegacyUpgrader {
         let mut found = |path| {
             first.get_or_insert(path);
         };
-        let respelled = spelling::respell(dict, item.view.plan, "", &mut found)?;
+        let respelled = spelling::respell(dict, item.view.info, "", &mut found)?;
         if let Some(path) = first
             && !self.respelled
         {
@@ -205,7 +205,7 @@ impl LegacyUpgrader {
     /// The retired events of thinking. They name neither span nor message, of which there was one
     /// at a time.
     fn thinking(&mut self, draft: &mut Draft<'_>, notes: &mut Notes) -> PyResult<()> {
-        use EventKind as K;
+        use EventType as K;
         let py = draft.dict.py();
         let Some(old) = text_of(draft.get("type")?.as_ref()) else { return Ok(()) };
         let new = match old.as_str() {
@@ -331,8 +331,8 @@ pub fn upgrade_input<'py>(
     let mut found = |path| {
         first.get_or_insert(path);
     };
-    let respelled = match input_plan() {
-        Some(plan) => spelling::respell(dict, plan, "", &mut found)?,
+    let respelled = match input_info() {
+        Some(info) => spelling::respell(dict, info, "", &mut found)?,
         None => None,
     };
     if let Some(path) = first {

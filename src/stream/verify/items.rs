@@ -7,7 +7,7 @@ use super::open::{Owner, Owners};
 use super::repair::Remedy;
 use super::{EventVerifier, Verdict, agrees, begin, id_of, refuse, refuse_or};
 use crate::capi;
-use crate::event::{EventKind, keys};
+use crate::event::{EventType, keys};
 use crate::stream::{Item, owner_text, quoted};
 
 /// How many steps are looked at for one of the same name.
@@ -47,13 +47,13 @@ impl EventVerifier {
             owner = inherited;
         }
         let room = self.room(id.py());
-        begin(&owner, &mut self.tools, &self.tool_owners, &id, EventKind::ToolCallEnd, room)
+        begin(&owner, &mut self.tools, &self.tool_owners, &id, EventType::ToolCallEnd, room)
     }
 
     pub(super) fn step(
         &mut self,
         item: &Item<'_>,
-        kind: EventKind,
+        kind: EventType,
         tag: Option<&Bound<'_, PyString>>,
     ) -> Verdict {
         let py = item.event.py();
@@ -62,11 +62,11 @@ impl EventVerifier {
         let step = (tag, &name);
         let of = |owner: Option<&Bound<'_, PyString>>| owner_text(owner.map(Bound::as_any));
         match (kind, steps.contains(step)?) {
-            (EventKind::StepStarted, false) => {
+            (EventType::StepStarted, false) => {
                 self.room(py).for_open(&name)?;
                 steps.set_item(step, true)?;
             }
-            (EventKind::StepStarted, true) => {
+            (EventType::StepStarted, true) => {
                 return refuse_or(
                     Remedy::Close,
                     Some(&name),
@@ -106,16 +106,16 @@ impl EventVerifier {
     }
 
     /// Events that neither open nor close anything, but are about something that has an owner.
-    pub(super) fn owned(&mut self, item: &Item<'_>, kind: EventKind, tag: &Owner<'_>) -> Verdict {
+    pub(super) fn owned(&mut self, item: &Item<'_>, kind: EventType, tag: &Owner<'_>) -> Verdict {
         let keys = keys(item.event.py());
         match kind {
-            EventKind::ToolCallResult => {
+            EventType::ToolCallResult => {
                 // It makes a message, which belongs to whom the result is from.
                 let id = id_of(item, &keys.message_id)?;
                 self.remember(&self.text_owners, &id)?;
                 self.text_owners.set(&id, tag)?;
             }
-            EventKind::ActivitySnapshot => {
+            EventType::ActivitySnapshot => {
                 // One that does not replace leaves what is there to its owner.
                 let id = id_of(item, &keys.message_id)?;
                 self.remember(&self.activity_owners, &id)?;
@@ -127,7 +127,7 @@ impl EventVerifier {
                     self.activity_owners.set(&id, tag)?;
                 }
             }
-            EventKind::ActivityDelta => {
+            EventType::ActivityDelta => {
                 let id = id_of(item, &keys.message_id)?;
                 agrees(tag, &self.activity_owners, "activity", &id)?;
             }
@@ -153,12 +153,12 @@ impl EventVerifier {
         if owners.get(id).is_some() { Ok(()) } else { self.room(id.py()).for_item(Some(id)) }
     }
 
-    pub(super) fn subagent(&mut self, item: &Item<'_>, kind: EventKind, tag: Owner<'_>) -> Verdict {
+    pub(super) fn subagent(&mut self, item: &Item<'_>, kind: EventType, tag: Owner<'_>) -> Verdict {
         let keys = keys(item.event.py());
         let Some(id) = tag else {
             return refuse(None, "it has no subagentRunId", "one");
         };
-        if kind == EventKind::SubagentStarted {
+        if kind == EventType::SubagentStarted {
             id_of(item, &keys.name)?;
             if self.subagents.has(&id) {
                 return refuse_or(
@@ -198,7 +198,7 @@ impl EventVerifier {
             room.for_item(Some(&id))?;
             self.subagents.insert(&id)?;
         } else {
-            if kind == EventKind::SubagentError {
+            if kind == EventType::SubagentError {
                 id_of(item, &keys.message)?;
             }
             if !self.subagents.has(&id) {

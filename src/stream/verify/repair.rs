@@ -8,7 +8,7 @@ use super::open::Owner;
 use super::{EventVerifier, Phase, Refusal};
 use crate::deviation::Deviation;
 use crate::errors::Violation;
-use crate::event::{EventKind, Key, Spelling, build, keys, registry};
+use crate::event::{EventType, Form, Key, build, keys, registry};
 use crate::stream::{Item, Output, quoted};
 
 /// What repair does about an event that is refused.
@@ -26,7 +26,7 @@ pub enum Remedy {
 
 /// Something open, and the event that closes it.
 pub struct Ending<'py> {
-    kind: EventKind,
+    kind: EventType,
     noun: &'static str,
     id: Bound<'py, PyString>,
     owner: Owner<'py>,
@@ -34,7 +34,7 @@ pub struct Ending<'py> {
 
 impl<'py> Ending<'py> {
     fn key(&self, py: Python<'_>) -> &'static Key {
-        use EventKind as K;
+        use EventType as K;
         let keys = keys(py);
         match self.kind {
             K::ToolCallEnd => &keys.tool_call_id,
@@ -45,7 +45,7 @@ impl<'py> Ending<'py> {
     }
 
     /// The event. It has the tag of the owner, which always agrees.
-    fn event(&self, spelling: Spelling) -> PyResult<Bound<'py, PyAny>> {
+    fn event(&self, spelling: Form) -> PyResult<Bound<'py, PyAny>> {
         let py = self.id.py();
         let event = PyDict::new(py);
         event.set_item(registry().type_key.bind(py), registry().kind_name(py, self.kind))?;
@@ -61,7 +61,7 @@ impl EventVerifier {
     /// The endings of all that is open: what is said and called, then the reasoning, then the steps
     /// and the subagents, the innermost first.
     pub(super) fn endings<'py>(&self, py: Python<'py>) -> Vec<Ending<'py>> {
-        use EventKind as K;
+        use EventType as K;
         let mut endings = Vec::new();
         for (open, owners, kind) in [
             (&self.texts, &self.text_owners, K::TextMessageEnd),
@@ -96,7 +96,7 @@ impl EventVerifier {
     pub(super) fn ending_events_as<'py>(
         &self,
         py: Python<'py>,
-        spelling: Spelling,
+        spelling: Form,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         if self.phase != Phase::Running {
             return Ok(Vec::new());
@@ -122,7 +122,7 @@ impl EventVerifier {
             }
             Remedy::Close => {
                 let endings = match item.kind {
-                    Some(EventKind::RunFinished) => self.endings(py),
+                    Some(EventType::RunFinished) => self.endings(py),
                     _ => self.again(item).into_iter().collect(),
                 };
                 let mut events = Vec::with_capacity(endings.len() + 1);
@@ -135,11 +135,11 @@ impl EventVerifier {
                 }
                 for Ending { kind, id, owner, .. } in &endings {
                     match kind {
-                        EventKind::TextMessageEnd => self.texts.remove(id)?,
-                        EventKind::ToolCallEnd => self.tools.remove(id)?,
-                        EventKind::ReasoningMessageEnd => self.reasonings.remove(id)?,
-                        EventKind::ReasoningEnd => self.spans.remove(id)?,
-                        EventKind::StepFinished => self.steps.bind(py).del_item((owner, id))?,
+                        EventType::TextMessageEnd => self.texts.remove(id)?,
+                        EventType::ToolCallEnd => self.tools.remove(id)?,
+                        EventType::ReasoningMessageEnd => self.reasonings.remove(id)?,
+                        EventType::ReasoningEnd => self.spans.remove(id)?,
+                        EventType::StepFinished => self.steps.bind(py).del_item((owner, id))?,
                         _ => {
                             self.subagents.remove(id)?;
                             self.closed_subagents.insert(id)?;
@@ -155,7 +155,7 @@ impl EventVerifier {
 
     /// The ending of what an event would open again.
     fn again<'py>(&self, item: &Item<'py>) -> Option<Ending<'py>> {
-        use EventKind as K;
+        use EventType as K;
         let py = item.event.py();
         let keys = keys(py);
         let tag = || item.view.read(&keys.subagent_run_id)?.cast_into::<PyString>().ok();

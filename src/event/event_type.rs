@@ -5,9 +5,9 @@ macro_rules! kinds {
         /// The type of an event (<https://docs.ag-ui.com/concepts/events>).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum EventKind { $($kind),* }
+        pub enum EventType { $($kind),* }
 
-        impl EventKind {
+        impl EventType {
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
             /// The value of `type` on the wire.
@@ -52,7 +52,7 @@ kinds! {
     SubagentError = "SUBAGENT_ERROR",
 }
 
-impl EventKind {
+impl EventType {
     pub const COUNT: usize = Self::ALL.len();
 
     /// The kind whose `type` this is.
@@ -72,11 +72,11 @@ const fn hash(name: &[u8]) -> usize {
     (name.len() * 3 + letters + name[1] as usize) % 64
 }
 
-const BY_HASH: [Option<EventKind>; 64] = {
+const BY_HASH: [Option<EventType>; 64] = {
     let mut table = [None; 64];
     let mut at = 0;
-    while at < EventKind::COUNT {
-        let kind = EventKind::ALL[at];
+    while at < EventType::COUNT {
+        let kind = EventType::ALL[at];
         let slot = hash(kind.name().as_bytes());
         assert!(table[slot].is_none(), "two names have the same hash");
         table[slot] = Some(kind);
@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn names_are_found_and_nothing_else_is() {
-        for &kind in EventKind::ALL {
-            assert_eq!(EventKind::from_name(kind.name().as_bytes()), Some(kind));
+        for &kind in EventType::ALL {
+            assert_eq!(EventType::from_name(kind.name().as_bytes()), Some(kind));
         }
         for unknown in ["", "A", "TEXT", "text_message_start", "THINKING_START", "RAW "] {
-            assert_eq!(EventKind::from_name(unknown.as_bytes()), None);
+            assert_eq!(EventType::from_name(unknown.as_bytes()), None);
         }
     }
 }

@@ -3,19 +3,19 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::plan::{Plan, Shape};
-use super::{EventKind, registry};
+use super::class_info::{ClassInfo, FieldType};
+use super::{EventType, registry};
 use crate::errors::{Fault, Step};
 
 /// The first error of a ValidationError.
-pub struct Refusal<'py> {
+pub struct ValidationError<'py> {
     /// Pydantic's name for what is wrong: `missing`, `json_invalid`.
     pub reason: String,
     message: String,
     location: Bound<'py, PyTuple>,
 }
 
-impl<'py> Refusal<'py> {
+impl<'py> ValidationError<'py> {
     /// None for an error that is no ValidationError.
     #[cold]
     pub fn of(py: Python<'py>, error: &PyErr) -> Option<Self> {
@@ -32,9 +32,9 @@ impl<'py> Refusal<'py> {
 
     /// The same as a fault in an event of this kind.
     #[cold]
-    pub fn into_fault(self, kind: Option<EventKind>, error: PyErr) -> Fault {
-        let plan = kind.and_then(|kind| registry().event(Some(kind)));
-        let mut steps = steps(&self.location, plan);
+    pub fn into_fault(self, kind: Option<EventType>, error: PyErr) -> Fault {
+        let info = kind.and_then(|kind| registry().event(Some(kind)));
+        let mut steps = steps(&self.location, info);
         steps.reverse();
         Fault { reason: self.message, steps, cause: Some(error) }
     }
@@ -42,14 +42,14 @@ impl<'py> Refusal<'py> {
 
 /// Where in a class an error location has come to.
 enum Place {
-    Object(&'static Plan),
-    Value(&'static Shape),
+    Object(&'static ClassInfo),
+    Value(&'static FieldType),
     /// In a place that no class describes.
     Payload,
 }
 
 /// The steps of pydantic's location that are in the document: it also names the members of unions.
-fn steps(location: &Bound<'_, PyTuple>, event: Option<&'static Plan>) -> Vec<Step> {
+fn steps(location: &Bound<'_, PyTuple>, event: Option<&'static ClassInfo>) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut place = event.map_or(Place::Payload, Place::Object);
     // The first element is the type, which is how the union is told apart.
@@ -57,7 +57,7 @@ fn steps(location: &Bound<'_, PyTuple>, event: Option<&'static Plan>) -> Vec<Ste
         if let Ok(index) = element.extract::<usize>() {
             if let Place::Value(shape) = place {
                 place = match inner(shape) {
-                    Shape::List { item, .. } => Place::Value(item),
+                    FieldType::List { item, .. } => Place::Value(item),
                     _ => Place::Payload,
                 };
             }
@@ -67,24 +67,26 @@ fn steps(location: &Bound<'_, PyTuple>, event: Option<&'static Plan>) -> Vec<Ste
         let Ok(name) = element.extract::<String>() else { break };
         if let Place::Value(shape) = place {
             match inner(shape) {
-                Shape::Tagged { choices, .. } => {
-                    let plan = choices.iter().find(|(tag, _)| **tag == *name);
-                    place = plan
-                        .and_then(|(_, cell)| cell.plan.get())
+                FieldType::Tagged { choices, .. } => {
+                    let info = choices.iter().find(|(tag, _)| **tag == *name);
+                    place = info
+                        .and_then(|(_, cell)| cell.info.get())
                         .map_or(Place::Payload, Place::Object);
                     continue;
                 }
-                Shape::StrOrList(list) => {
+                FieldType::StrOrList(list) => {
                     place = if name == "str" { Place::Payload } else { Place::Value(list) };
                     continue;
                 }
-                Shape::Model(cell) => place = cell.plan.get().map_or(Place::Payload, Place::Object),
+                FieldType::Model(cell) => {
+                    place = cell.info.get().map_or(Place::Payload, Place::Object);
+                }
                 _ => place = Place::Payload,
             }
         }
-        if let Place::Object(plan) = place {
-            place = match plan.find_bytes(name.as_bytes(), 0) {
-                Some(at) => Place::Value(&plan.fields[at].shape),
+        if let Place::Object(info) = place {
+            place = match info.find_bytes(name.as_bytes(), 0) {
+                Some(at) => Place::Value(&info.fields[at].shape),
                 None => Place::Payload,
             };
         }
@@ -93,9 +95,9 @@ fn steps(location: &Bound<'_, PyTuple>, event: Option<&'static Plan>) -> Vec<Ste
     steps
 }
 
-fn inner(shape: &'static Shape) -> &'static Shape {
+fn inner(shape: &'static FieldType) -> &'static FieldType {
     match shape {
-        Shape::Nullable(inner) => inner,
+        FieldType::Nullable(inner) => inner,
         other => other,
     }
 }
