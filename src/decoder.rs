@@ -15,7 +15,7 @@ use crate::errors::{
 };
 use crate::event::Form;
 use crate::input::{Callback, str_argument, with_bytes};
-use crate::json::{Decoded, LineTooLong, Lines, Loan, Tools, decode};
+use crate::json::{Decoded, LineTooLong, Lines, Loan, Workspace, decode};
 use crate::proto::{self, Broken, Frames};
 use crate::sse::parse::{Parser, Rest, TooLarge};
 
@@ -187,7 +187,7 @@ impl EventDecoder {
     ) -> PyResult<()> {
         let Self { transport, options, count, position, .. } = self;
         let mut loan = Loan::default();
-        let mut sink = Sink { options, count, events, tools: loan.tools() };
+        let mut sink = Sink { options, count, events, workspace: loan.workspace() };
         work(transport, *position, &mut sink).map_err(|halt| {
             let error = match halt {
                 Halt::TooLarge(offset) => {
@@ -206,7 +206,7 @@ struct Sink<'a, 'py> {
     options: &'a Options,
     count: &'a mut u64,
     events: &'a Bound<'py, PyList>,
-    tools: &'a mut Tools,
+    workspace: &'a mut Workspace,
 }
 
 impl Sink<'_, '_> {
@@ -215,7 +215,7 @@ impl Sink<'_, '_> {
     #[inline]
     fn json(&mut self, document: &[u8], offset: u64, contiguous: bool) -> Result<(), Halt> {
         let py = self.events.py();
-        let decoded = decode(py, document, self.options.spelling, self.tools);
+        let decoded = decode(py, document, self.options.spelling, self.workspace);
         let Decoded { event, known } = match decoded {
             Ok(decoded) => decoded,
             Err(error) => return self.no_event(error, document, offset, contiguous),
@@ -526,7 +526,7 @@ pub fn decode_event<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let spelling = if as_dict { Form::Dict } else { Form::Model };
     let mut loan = Loan::default();
-    let mut read = |document: &[u8]| decode(py, document, spelling, loan.tools());
+    let mut read = |document: &[u8]| decode(py, document, spelling, loan.workspace());
     let decoded = if let Ok(text) = data.cast::<PyString>() {
         match capi::text(text) {
             capi::Text::Ascii(document) => read(document),

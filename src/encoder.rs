@@ -16,7 +16,7 @@ use crate::accept::{Format, negotiate};
 use crate::capi;
 use crate::errors::class_name;
 use crate::input::{Callback, str_argument};
-use crate::json::{Options, Writer, write_event};
+use crate::json::{EncodeOptions, Writer, write_event};
 use crate::{proto, sse};
 
 thread_local! {
@@ -82,9 +82,9 @@ static DEFAULTS: Settings = Settings {
 
 impl Settings {
     #[inline]
-    fn options<'py>(&self, py: Python<'py>) -> Options<'py> {
+    fn options<'py>(&self, py: Python<'py>) -> EncodeOptions<'py> {
         let bound = |hook: &Option<Py<PyAny>>| hook.as_ref().map(|hook| hook.bind(py).clone());
-        Options {
+        EncodeOptions {
             default: bound(&self.default),
             on_deviation: bound(&self.on_deviation),
             drop_raw_event: self.flags.drop_raw_event,
@@ -170,7 +170,7 @@ impl EventEncoder {
 fn push_sse<'py>(
     writer: &mut Writer,
     event: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
 ) -> PyResult<()> {
     sse::open(&mut writer.bytes);
     write_event(writer, event, options)?;
@@ -344,7 +344,7 @@ impl EventEncoder {
 #[pyo3(signature = (event, /))]
 pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     with_writer(
-        |writer| write_event(writer, event, &Options::default()),
+        |writer| write_event(writer, event, &EncodeOptions::default()),
         |writer| Ok(PyBytes::new(py, &writer.bytes)),
     )
 }

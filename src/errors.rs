@@ -128,6 +128,12 @@ pub fn class_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
+/// The same with the module in front, unless it is a builtin.
+pub fn qualified_class_name(object: &Bound<'_, PyAny>) -> String {
+    let name = object.get_type().fully_qualified_name();
+    name.map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
 /// What is wrong with an event where it stands.
 pub struct Violation {
     pub reason: String,

@@ -6,8 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::errors::class_name;
-use crate::json::type_name;
+use crate::errors::{class_name, qualified_class_name};
 
 /// A hook of the user's. That it can be called is seen when it is given, not when it is needed.
 pub struct Callback(Py<PyAny>);
@@ -19,7 +18,10 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Callback {
         if object.is_callable() {
             return Ok(Self(object.to_owned().unbind()));
         }
-        Err(PyTypeError::new_err(format!("a callable is required, not '{}'", type_name(&object))))
+        Err(PyTypeError::new_err(format!(
+            "a callable is required, not '{}'",
+            qualified_class_name(&object)
+        )))
     }
 }
 
@@ -50,7 +52,7 @@ pub fn with_bytes<T>(
         return read(bytes.as_bytes());
     }
     let buffer = PyBuffer::<u8>::get(data).map_err(|cause| {
-        let class = type_name(data);
+        let class = qualified_class_name(data);
         let error = PyTypeError::new_err(format!("a bytes-like object is required, not '{class}'"));
         error.set_cause(data.py(), Some(cause));
         error

@@ -3,11 +3,11 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/json/lines.rs"]
+#[path = "../../src/json/ndjson.rs"]
 #[allow(dead_code)]
-mod lines;
+mod ndjson;
 
-use lines::{LineTooLong, Lines};
+use ndjson::{LineTooLong, Lines};
 
 type Outcome = (Vec<(Vec<u8>, u64)>, Option<LineTooLong>, Option<(Vec<u8>, u64)>);
 

@@ -4,10 +4,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use super::event::TypeField;
-use super::keys::Tools;
+use super::locate;
+use super::pool::Workspace;
+use super::reader::TypeField;
 use super::reader::{Reader, Trouble};
-use super::skip;
 use crate::errors::{DecodeFault, Fault, NoEvent, Refused, Step};
 use crate::event::{EventType, Form, ValidationError, validator};
 
@@ -25,9 +25,9 @@ pub fn decode<'py>(
     py: Python<'py>,
     document: &[u8],
     spelling: Form,
-    tools: &mut Tools,
+    workspace: &mut Workspace,
 ) -> Result<Decoded<'py>, NoEvent> {
-    let mut reader = Reader::new(py, document, tools);
+    let mut reader = Reader::new(py, document, workspace);
     if spelling == Form::Model {
         if let Ok(event) = reader.document(Reader::model_event) {
             return Ok(Decoded { event, known: true });
@@ -71,7 +71,7 @@ fn no_event(trouble: Trouble, document: &[u8]) -> NoEvent {
 
 #[cold]
 fn no_type(event: &Bound<'_, PyAny>, found: &TypeField, document: &[u8]) -> NoEvent {
-    let start = skip::start(document);
+    let start = locate::start(document);
     let malformed = |reason| NoEvent::new(Refused::Malformed, reason, Some(start as u64));
     if !event.is_instance_of::<PyDict>() {
         return malformed(format!("an event is a JSON object, not {}", json_name(event)));
@@ -86,7 +86,7 @@ fn no_type(event: &Bound<'_, PyAny>, found: &TypeField, document: &[u8]) -> NoEv
     };
     let mut fault = Fault::new(reason);
     fault.steps.push(Step::Key("type".into()));
-    let offset = skip::member(document, start, b"type").unwrap_or(start);
+    let offset = locate::member(document, start, b"type").unwrap_or(start);
     DecodeFault { refused: Refused::Malformed, fault, offset: Some(offset as u64) }.into()
 }
 
@@ -139,11 +139,11 @@ fn official<'py>(
 
 /// Where in the document the steps (innermost first) lead: if a step is missing there, where it should be.
 fn place(document: &[u8], steps: &[Step]) -> usize {
-    let mut at = skip::start(document);
+    let mut at = locate::start(document);
     for step in steps.iter().rev() {
         let next = match step {
-            Step::Key(key) => skip::member(document, at, key.as_bytes()),
-            Step::Index(index) => skip::element(document, at, *index),
+            Step::Key(key) => locate::member(document, at, key.as_bytes()),
+            Step::Index(index) => locate::element(document, at, *index),
         };
         match next {
             Some(next) => at = next,

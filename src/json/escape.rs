@@ -288,8 +288,8 @@ pub fn push_fragment(out: &mut Vec<u8>, fragment: &Fragment) {
     }
 }
 
-/// A surrogate code point: it has no UTF-8.
-#[derive(Debug, PartialEq, Eq)]
+/// Half of a surrogate pair, which UTF-8 cannot carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoneSurrogate;
 
 /// Appends the code points `text`, escaped and as UTF-8.

@@ -1,26 +1,30 @@
 //! Python values to JSON bytes, and back.
 
+mod big_stack;
 mod decode;
-mod document;
+mod dict_in;
+mod dict_out;
+mod encode;
 mod escape;
-mod event;
-mod habit;
-mod keys;
-mod lines;
+mod key_cache;
+mod locate;
+mod model_in;
+mod ndjson;
 pub mod number;
-mod official;
+mod options;
+mod pool;
+mod prefix_cache;
+mod pydantic;
 mod reader;
-mod skip;
-mod stack;
-mod string;
-mod typed;
-mod wire;
+mod unescape;
 mod writer;
 
 pub use decode::{Decoded, decode};
-pub use document::{Options, write_event, write_model};
-pub use keys::{Loan, Tools};
-pub use lines::{LineTooLong, Lines};
+pub use encode::{write_event, write_model};
+pub use escape::LoneSurrogate;
+pub use ndjson::{LineTooLong, Lines};
 pub use number::compare_floats;
-pub use official::{cause_of, type_name, value as official_value};
+pub use options::EncodeOptions;
+pub use pool::{Loan, Workspace};
+pub use pydantic::{cause_of, value as official_value};
 pub use writer::{MAX_DEPTH, Stop, Writer, is_constant};

@@ -7,15 +7,14 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::borrow::Cow;
 
 use super::MAX_DEPTH;
-use super::event::TypeField;
-use super::keys::Tools;
-use super::string::{self, Scan};
+use super::pool::Workspace;
+use super::unescape::{self, Scan};
 use crate::capi;
-use crate::event::Unsupported;
+use crate::event::{EventType, Unsupported};
 
 /// Why reading stopped. The details are in [`Reader::trouble`], so that results stay small.
 #[derive(Debug)]
-pub struct Stop;
+pub struct ReadError;
 
 /// What is wrong with a document.
 #[derive(Debug)]
@@ -28,12 +27,21 @@ pub enum Trouble {
     Python(PyErr),
 }
 
-pub type Read<'py> = Result<Bound<'py, PyAny>, Stop>;
+pub type Read<'py> = Result<Bound<'py, PyAny>, ReadError>;
 
-impl From<Unsupported> for Stop {
+impl From<Unsupported> for ReadError {
     fn from(Unsupported: Unsupported) -> Self {
         Self
     }
+}
+
+/// What an event says of its own type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeField {
+    Absent,
+    NotAString,
+    Known(EventType),
+    Unknown,
 }
 
 /// A document, read from the front.
@@ -43,7 +51,7 @@ pub struct Reader<'a, 'py> {
     /// Where the reading is.
     pub at: usize,
     depth: u32,
-    pub tools: &'a mut Tools,
+    pub workspace: &'a mut Workspace,
     /// The elements of the arrays that are being read, those of the innermost last.
     pub items: Vec<Bound<'py, PyAny>>,
     /// Why the reading stopped, once it has. [`Trouble::Unsupported`] if nobody says otherwise.
@@ -61,13 +69,13 @@ pub struct Plain<'a> {
 }
 
 impl<'a, 'py> Reader<'a, 'py> {
-    pub fn new(py: Python<'py>, bytes: &'a [u8], tools: &'a mut Tools) -> Self {
+    pub fn new(py: Python<'py>, bytes: &'a [u8], workspace: &'a mut Workspace) -> Self {
         Self {
             py,
             bytes,
             at: 0,
             depth: 0,
-            tools,
+            workspace,
             items: Vec::new(),
             trouble: Trouble::Unsupported,
             event_type: TypeField::Absent,
@@ -84,15 +92,15 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     #[cold]
-    pub fn syntax(&mut self, reason: impl Into<Cow<'static, str>>, at: usize) -> Stop {
+    pub fn syntax(&mut self, reason: impl Into<Cow<'static, str>>, at: usize) -> ReadError {
         self.trouble = Trouble::Syntax { reason: reason.into(), at };
-        Stop
+        ReadError
     }
 
     #[cold]
-    pub fn python(&mut self, error: PyErr) -> Stop {
+    pub fn python(&mut self, error: PyErr) -> ReadError {
         self.trouble = Trouble::Python(error);
-        Stop
+        ReadError
     }
 
     /// Whether there is this byte at the place reached.
@@ -140,7 +148,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     #[cold]
-    fn no_value(&mut self) -> Stop {
+    fn no_value(&mut self) -> ReadError {
         let rest = &self.bytes[self.at..];
         let reason = match rest {
             [] if self.at == 0 => "the document is empty".into(),
@@ -170,7 +178,7 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// One level deeper.
     #[inline]
-    pub fn enter(&mut self) -> Result<(), Stop> {
+    pub fn enter(&mut self) -> Result<(), ReadError> {
         if self.depth == MAX_DEPTH {
             return Err(self.syntax(format!("nested deeper than {MAX_DEPTH} levels"), self.at));
         }
@@ -180,7 +188,7 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// Goes into the array or object at hand. The answer is whether it has anything.
     #[inline]
-    pub fn open(&mut self, close: u8) -> Result<bool, Stop> {
+    pub fn open(&mut self, close: u8) -> Result<bool, ReadError> {
         self.enter()?;
         self.at += 1;
         self.skip_space();
@@ -199,7 +207,7 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// Passes what follows an element. The answer is whether there is another one.
     #[inline]
-    pub fn another(&mut self, close: u8) -> Result<bool, Stop> {
+    pub fn another(&mut self, close: u8) -> Result<bool, ReadError> {
         let mut next = self.peek();
         if next != Some(b',') && next != Some(close) {
             self.skip_space();
@@ -218,7 +226,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     #[cold]
-    fn no_comma(&mut self, close: u8) -> Stop {
+    fn no_comma(&mut self, close: u8) -> ReadError {
         let reason = match self.peek() {
             None => format!("the document ends inside {}", container(close)),
             Some(byte) => format!("{} where ',' or {} should be", shown(byte), shown(close)),
@@ -228,7 +236,7 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// Passes the colon after a key.
     #[inline]
-    pub fn colon(&mut self) -> Result<(), Stop> {
+    pub fn colon(&mut self) -> Result<(), ReadError> {
         if self.peek() != Some(b':') {
             self.skip_space();
             if self.peek() != Some(b':') {
@@ -250,7 +258,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     pub fn list(
         &mut self,
         element: impl Fn(&mut Self) -> Read<'py>,
-    ) -> Result<Bound<'py, PyList>, Stop> {
+    ) -> Result<Bound<'py, PyList>, ReadError> {
         let first = self.items.len();
         if self.open(b']')? {
             loop {
@@ -284,12 +292,12 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// The key at hand, as an object that is shared between documents.
     #[inline]
-    pub fn key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
+    pub fn key(&mut self) -> Result<Bound<'py, PyString>, ReadError> {
         let Some([b'"', rest @ ..]) = self.bytes.get(self.at..) else {
             return Err(self.no_key());
         };
         let mut len = 0;
-        let expected = self.tools.keys.expected(self.py, |key| {
+        let expected = self.workspace.keys.expected(self.py, |key| {
             len = key.len();
             rest.get(len) == Some(&b'"') && capi::same_bytes(key, &rest[..len])
         });
@@ -303,35 +311,35 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     #[inline(never)]
-    fn other_key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
+    fn other_key(&mut self) -> Result<Bound<'py, PyString>, ReadError> {
         match self.plain() {
             Some(Plain { text, ascii: true, .. }) => {
-                let key = self.tools.keys.get(self.py, text);
+                let key = self.workspace.keys.get(self.py, text);
                 key.map_err(|error| self.python(error))
             }
             Some(Plain { text, start, .. }) => {
                 let key = self.wide(start, start + text.len())?;
-                key.cast_into().map_err(|_| Stop)
+                key.cast_into().map_err(|_| ReadError)
             }
             None => self.odd_key(),
         }
     }
 
     #[cold]
-    fn odd_key(&mut self) -> Result<Bound<'py, PyString>, Stop> {
+    fn odd_key(&mut self) -> Result<Bound<'py, PyString>, ReadError> {
         let key = self.string()?;
         // The registry's own object, should an escape spell one of the protocol's keys.
-        let key = key.cast_into::<PyString>().map_err(|_| Stop)?;
+        let key = key.cast_into::<PyString>().map_err(|_| ReadError)?;
         match capi::text(&key) {
             capi::Text::Ascii(text) => {
-                self.tools.keys.get(self.py, text).map_err(|error| self.python(error))
+                self.workspace.keys.get(self.py, text).map_err(|error| self.python(error))
             }
             _ => Ok(key),
         }
     }
 
     #[cold]
-    fn no_key(&mut self) -> Stop {
+    fn no_key(&mut self) -> ReadError {
         let reason = match self.peek() {
             None => "the document ends inside an object".into(),
             Some(byte) => format!("{} where a key should be", shown(byte)),
@@ -343,7 +351,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     #[inline]
     pub fn plain(&mut self) -> Option<Plain<'a>> {
         let start = self.at + 1;
-        let Scan { end, ascii } = string::scan(self.bytes, start);
+        let Scan { end, ascii } = unescape::scan(self.bytes, start);
         if self.bytes.get(end) == Some(&b'"') {
             self.at = end + 1;
             return Some(Plain { text: &self.bytes[start..end], start, ascii });
@@ -355,7 +363,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     #[inline]
     pub fn string(&mut self) -> Read<'py> {
         let start = self.at + 1;
-        let first = string::scan(self.bytes, start);
+        let first = unescape::scan(self.bytes, start);
         if self.bytes.get(first.end) == Some(&b'"') {
             self.at = first.end + 1;
             let text = &self.bytes[start..first.end];
@@ -378,15 +386,15 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     #[cold]
-    fn not_utf8(&mut self, start: usize, end: usize) -> Stop {
+    fn not_utf8(&mut self, start: usize, end: usize) -> ReadError {
         let valid = self.bytes[start..end].utf8_chunks().next().map_or(0, |it| it.valid().len());
         self.syntax("bytes that are no UTF-8", start + valid)
     }
 
     #[inline(never)]
     fn escaped(&mut self, start: usize, first: Scan) -> Read<'py> {
-        let scratch = &mut self.tools.scratch;
-        let whole = match string::unescape(self.bytes, start, first, scratch) {
+        let scratch = &mut self.workspace.scratch;
+        let whole = match unescape::unescape(self.bytes, start, first, scratch) {
             Ok(whole) => whole,
             Err(bad) => return Err(self.syntax(bad.reason, bad.at)),
         };
@@ -494,7 +502,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     #[cold]
-    fn no_digit(&mut self) -> Stop {
+    fn no_digit(&mut self) -> ReadError {
         self.syntax("a number needs a digit here", self.at)
     }
 

@@ -461,7 +461,7 @@ impl<'py> Decoder<'py> {
     /// The name of an object's member, which is likely to repeat.
     #[inline]
     pub fn name(&mut self, name: &[u8]) -> Decoded<Bound<'py, PyAny>> {
-        let keys = &mut self.loan.tools().keys;
+        let keys = &mut self.loan.workspace().keys;
         if let Some(key) = keys.expected(self.py, |expected| capi::same_bytes(expected, name)) {
             return Ok(key.into_any());
         }

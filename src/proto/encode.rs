@@ -18,9 +18,11 @@ use super::table::BASE_EVENT;
 use super::wire::WireType;
 use crate::capi;
 use crate::deviation::{Deviation, Reporter};
-use crate::errors::{AGUIError, EncodeError, Fault, Step, not_an_event_reason, path};
+use crate::errors::{
+    AGUIError, EncodeError, Fault, Step, not_an_event_reason, path, qualified_class_name,
+};
 use crate::event::{Entry, EventType, Form, View, info_like, registry};
-use crate::json::{self, MAX_DEPTH, Options, Stop, Writer, type_name};
+use crate::json::{self, EncodeOptions, MAX_DEPTH, Stop, Writer};
 
 /// Why something was not gathered: it is for JSON to say what it is, or it has no place here.
 pub type Gathered = Result<(), Stop>;
@@ -42,7 +44,7 @@ const SCRATCH_LIMIT: usize = 1 << 20;
 pub fn encode<'py>(
     py: Python<'py>,
     event: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
     framed: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     with_event(py, event, options, |message| {
@@ -66,7 +68,7 @@ pub fn encode<'py>(
 pub fn push_frame<'py>(
     py: Python<'py>,
     event: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
     out: &mut Vec<u8>,
 ) -> PyResult<()> {
     with_event(py, event, options, |message| {
@@ -114,7 +116,7 @@ impl Sized<'_, '_> {
 fn with_event<'py, T>(
     py: Python<'py>,
     event: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
     finish: impl FnOnce(Sized<'_, 'py>) -> PyResult<T>,
 ) -> PyResult<T> {
     if let Some(flat) = Flat::of(event, layouts(py)) {
@@ -140,7 +142,7 @@ fn with_event<'py, T>(
 pub struct Encoder<'a, 'py> {
     py: Python<'py>,
     pub out: Gather,
-    pub options: &'a Options<'py>,
+    pub options: &'a EncodeOptions<'py>,
     /// How deep the JSON of what is being read nests, the event being the first level.
     pub depth: u32,
     /// The event has been through JSON and holds nothing but plain values.
@@ -157,7 +159,7 @@ struct Lost {
 
 impl<'a, 'py> Encoder<'a, 'py> {
     #[inline]
-    fn new(py: Python<'py>, options: &'a Options<'py>) -> Self {
+    fn new(py: Python<'py>, options: &'a EncodeOptions<'py>) -> Self {
         Self { py, out: Gather::new(), options, depth: 1, plain: false, lost: Vec::new() }
     }
 
@@ -396,7 +398,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     #[cold]
     fn left_out(&mut self, value: &Bound<'py, PyAny>) {
-        let detail = format!("an int is needed, not {}; left out", type_name(value)).into();
+        let detail =
+            format!("an int is needed, not {}; left out", qualified_class_name(value)).into();
         self.lost.push(Lost { kind: "inexact_number", steps: Vec::new(), detail });
     }
 
@@ -495,7 +498,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     #[cold]
     pub fn unfit<T>(&self, expected: &str, value: &Bound<'py, PyAny>) -> Result<T, Stop> {
         if self.plain {
-            Err(fault(format!("{expected} is needed, not {}", type_name(value))))
+            Err(fault(format!("{expected} is needed, not {}", qualified_class_name(value))))
         } else {
             Err(Stop::Official)
         }
@@ -619,7 +622,7 @@ pub fn fault(reason: impl Into<String>) -> Stop {
 #[cold]
 fn through_json<'py>(
     event: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = event.py();
     let mut writer = Writer::new(Vec::new());

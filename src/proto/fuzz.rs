@@ -8,7 +8,7 @@ use super::{decode, encode};
 use crate::deviation::Reporter;
 use crate::errors::NoEvent;
 use crate::event::{Form, Registry};
-use crate::json::{Options, Writer, write_event};
+use crate::json::{EncodeOptions, Writer, write_event};
 
 /// Panics unless the bytes are an event to every part of this crate, or no event with a reason.
 pub fn decode_any(data: &[u8]) {
@@ -38,7 +38,7 @@ fn judge(data: &[u8]) {
         let read = |data: &[u8]| read_as(data, Form::Dict);
         let model = read_as(data, Form::Model);
         let Some(event) = read(data) else { return assert!(model.is_none()) };
-        let options = Options::default();
+        let options = EncodeOptions::default();
         let json = |event: &Bound<'_, PyAny>| {
             let mut writer = Writer::new(Vec::new());
             write_event(&mut writer, event, &options).expect("JSON");

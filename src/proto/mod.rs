@@ -31,7 +31,7 @@ pub use frame::{Broken, FrameReader, Frames, PREFIX};
 use crate::deviation::Reporter;
 use crate::event::Form;
 use crate::input::{Callback, with_bytes};
-use crate::json::Options;
+use crate::json::EncodeOptions;
 
 /// One event as an ``ag_ui.Event`` message, without a length in front.
 ///
@@ -66,7 +66,12 @@ pub fn proto_encode<'py>(
     on_deviation: Option<Callback>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let on_deviation = on_deviation.map(|callback| Py::from(callback).into_bound(py));
-    encode(py, event, &Options { exact_integers, on_deviation, ..Options::default() }, false)
+    encode(
+        py,
+        event,
+        &EncodeOptions { exact_integers, on_deviation, ..EncodeOptions::default() },
+        false,
+    )
 }
 
 /// The event of one ``ag_ui.Event`` message, without a length in front.

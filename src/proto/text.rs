@@ -1,8 +1,6 @@
 //! The code points of a str as UTF-8, without the copy that CPython would keep in the str.
 
-/// Half of a surrogate pair, which UTF-8 cannot carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoneSurrogate;
+use crate::json::LoneSurrogate;
 
 /// How many bytes the code points take in UTF-8.
 #[inline]

@@ -9,11 +9,11 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use super::encode::{Encoder, Gathered, SAFE_INTEGER, fault, loads};
 use super::gather::{Gather, copy};
 use super::schema::{Field, Label};
-use super::text::{LoneSurrogate, utf8_len, write_utf8};
+use super::text::{utf8_len, write_utf8};
 use super::wire::{WireType, varint_len, write_varint};
 use crate::capi::{self, Text};
 use crate::errors::{Fault, Step};
-use crate::json::{Stop, official_value};
+use crate::json::{LoneSurrogate, Stop, official_value};
 
 /// The tags of the arms of `Value`.
 pub const NULL: u8 = 1 << 3;

@@ -5,26 +5,26 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::habit::{Beginning, is_id};
-use super::reader::{Read, Reader, Stop};
-use super::skip;
+use super::locate;
+use super::prefix_cache::{Prefix, is_id};
+use super::reader::{Read, ReadError, Reader};
 use crate::capi;
 use crate::event::build::{Builder, accept};
 use crate::event::{ClassInfo, EventType, FieldType, Form, registry};
 
 /// The class info of the event class of this kind, if it may be used now.
 #[inline]
-fn event_info(kind: EventType) -> Result<&'static ClassInfo, Stop> {
+fn event_info(kind: EventType) -> Result<&'static ClassInfo, ReadError> {
     let info = registry().event(Some(kind)).filter(|info| info.tag.is_some());
-    info.filter(|info| info.is_current()).ok_or(Stop)
+    info.filter(|info| info.is_current()).ok_or(ReadError)
 }
 
 impl<'py> Reader<'_, 'py> {
     /// The event at hand as a model of its class.
     pub fn model_event(&mut self) -> Read<'py> {
         let Some((kind, end)) = self.leading_type() else {
-            let name = self.tag(b"type").ok_or(Stop)?;
-            let kind = EventType::from_name(name).ok_or(Stop)?;
+            let name = self.tag(b"type").ok_or(ReadError)?;
+            let kind = EventType::from_name(name).ok_or(ReadError)?;
             return self.model(event_info(kind)?);
         };
         let info = event_info(kind)?;
@@ -33,7 +33,7 @@ impl<'py> Reader<'_, 'py> {
         let rest = &self.bytes[end..];
         let mut builder;
         let mut fresh = false;
-        if let Some(usual) = self.tools.habits.matching(kind, Form::Model, rest) {
+        if let Some(usual) = self.workspace.prefixes.matching(kind, Form::Model, rest) {
             builder = Builder::resume(info, usual.dict.bind(self.py), usual.given)?;
             let field = usual.field;
             self.at += usual.bytes.len();
@@ -42,7 +42,7 @@ impl<'py> Reader<'_, 'py> {
             builder.put(field, &value)?;
         } else {
             builder = Builder::new(self.py, info)?;
-            builder.tag(info.tag.ok_or(Stop)?)?;
+            builder.tag(info.tag.ok_or(ReadError)?)?;
             fresh = true;
         }
         let mut expected = 0;
@@ -58,7 +58,7 @@ impl<'py> Reader<'_, 'py> {
         Ok(builder.finish()?)
     }
 
-    /// Looks at a beginning that has been read up to the value of `key`.
+    /// Looks at a prefix that has been read up to the value of `key`.
     fn note_model_beginning(
         &mut self,
         kind: EventType,
@@ -67,13 +67,13 @@ impl<'py> Reader<'_, 'py> {
         key: &Bound<'py, PyString>,
     ) {
         let bytes = &self.bytes[start..self.at];
-        if self.tools.habits.is_repeated(kind, Form::Model, bytes)
+        if self.workspace.prefixes.is_repeated(kind, Form::Model, bytes)
             && let Some((field, _)) = builder.info.find_any(key, 0)
             && let Some((dict, given)) = builder.so_far()
         {
             let (bytes, key) = (bytes.to_vec(), key.clone().unbind());
-            let beginning = Beginning { bytes, dict: dict.unbind(), key, field, given };
-            self.tools.habits.learn(kind, Form::Model, beginning);
+            let prefix = Prefix { bytes, dict: dict.unbind(), key, field, given };
+            self.workspace.prefixes.learn(kind, Form::Model, prefix);
         }
     }
 
@@ -83,7 +83,7 @@ impl<'py> Reader<'_, 'py> {
         if self.peek() != Some(b'{') {
             return None;
         }
-        skip::first_text(self.bytes, self.at, key)
+        locate::first_text(self.bytes, self.at, key)
     }
 
     /// The object at hand as an instance of the described class.
@@ -111,7 +111,7 @@ impl<'py> Reader<'_, 'py> {
         info: &'static ClassInfo,
         key: &Bound<'py, PyString>,
         expected: &mut usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ReadError> {
         if let Some((at, _)) = info.find_any(key, *expected) {
             *expected = at + 1;
             let value = self.shaped(&info.fields[at].shape)?;
@@ -134,34 +134,34 @@ impl<'py> Reader<'_, 'py> {
             (FieldType::Nullable(inner), _) => self.shaped(inner),
             (FieldType::List { item, min }, Some(b'[')) => self.models(item, *min),
             (FieldType::Model(cell), Some(b'{')) => {
-                let info = cell.info_for(cell.key).ok_or(Stop)?;
+                let info = cell.info_for(cell.key).ok_or(ReadError)?;
                 self.model(info)
             }
             (FieldType::Tagged { discriminator, choices }, Some(b'{')) => {
                 let capi::Text::Ascii(key) = capi::text(discriminator.bind(self.py)) else {
-                    return Err(Stop);
+                    return Err(ReadError);
                 };
-                let tag = self.tag(key).ok_or(Stop)?;
+                let tag = self.tag(key).ok_or(ReadError)?;
                 let choice = choices.iter().find(|(name, _)| name.as_bytes() == tag);
-                let (_, cell) = choice.ok_or(Stop)?;
-                let info = cell.info_for(cell.key).ok_or(Stop)?;
+                let (_, cell) = choice.ok_or(ReadError)?;
+                let info = cell.info_for(cell.key).ok_or(ReadError)?;
                 self.model(info)
             }
             (FieldType::Literal(choices), Some(b'"')) => {
-                let text = self.plain().ok_or(Stop)?.text;
+                let text = self.plain().ok_or(ReadError)?.text;
                 let choice = choices.iter().find(|(choice, _)| choice.as_bytes() == text);
-                Ok(choice.ok_or(Stop)?.1.bind(self.py).clone())
+                Ok(choice.ok_or(ReadError)?.1.bind(self.py).clone())
             }
             (FieldType::Int(_) | FieldType::Bool | FieldType::JsonPointer, _) => {
                 let value = self.value()?;
                 Ok(accept(shape, &value)?.unwrap_or(value))
             }
-            _ => Err(Stop),
+            _ => Err(ReadError),
         }
     }
 
     fn models(&mut self, item: &'static FieldType, min: usize) -> Read<'py> {
         let list = self.list(|reader| reader.shaped(item))?;
-        if list.len() < min { Err(Stop) } else { Ok(list.into_any()) }
+        if list.len() < min { Err(ReadError) } else { Ok(list.into_any()) }
     }
 }

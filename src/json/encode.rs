@@ -4,30 +4,19 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use super::wire::Wire;
+use super::dict_out::DictWriter;
+use super::options::EncodeOptions;
 use super::writer::{Stop, Writer};
-use super::{MAX_DEPTH, official};
+use super::{MAX_DEPTH, pydantic};
 use crate::capi;
 use crate::errors::{Fault, not_an_event_reason};
 use crate::event::{info_like, registry};
-
-/// How an encoder was asked to write.
-#[derive(Default)]
-pub struct Options<'py> {
-    /// Called with a value that JSON cannot carry; what it returns is written instead.
-    pub default: Option<Bound<'py, PyAny>>,
-    pub drop_raw_event: bool,
-    /// Refuse an integer that protobuf cannot carry exactly.
-    pub exact_integers: bool,
-    /// Called with what protobuf cannot carry.
-    pub on_deviation: Option<Bound<'py, PyAny>>,
-}
 
 /// Appends the event. On an error nothing usable has been appended.
 pub fn write_event<'py>(
     writer: &mut Writer,
     event: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
 ) -> PyResult<()> {
     writer.drop_raw_event = options.drop_raw_event;
     if write_model(writer, event) {
@@ -43,7 +32,7 @@ pub fn write_event<'py>(
     let Some(dump) = dump else {
         return Err(Fault::new(not_an_event_reason(event)).into_encode_error(py));
     };
-    let text = official::document(event, dump, options)?;
+    let text = pydantic::document(event, dump, options)?;
     let text = text.to_str()?;
     writer.ascii &= text.is_ascii();
     writer.bytes.extend_from_slice(text.as_bytes());
@@ -67,9 +56,9 @@ pub fn write_model(writer: &mut Writer, event: &Bound<'_, PyAny>) -> bool {
 fn write_wire<'py>(
     writer: &mut Writer,
     dict: &Bound<'py, PyDict>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
 ) -> Result<(), Box<Fault>> {
-    Wire { writer, options }.event(dict).map_err(|stop| match stop {
+    DictWriter { writer, options }.event(dict).map_err(|stop| match stop {
         Stop::Fault(fault) => fault,
         Stop::TooDeep => Box::new(Fault::new(format!("nested deeper than {MAX_DEPTH} levels"))),
         Stop::Official => Box::new(Fault::new("a key is not a str, or the dict has changed")),

@@ -2,9 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use std::sync::{Mutex, PoisonError};
 
-use super::habit::Habits;
 use crate::capi::{self, Text};
 use crate::event::registry;
 
@@ -34,7 +32,7 @@ struct Kept {
 }
 
 impl KeyCache {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { slots: (0..SLOTS).map(|_| None).collect(), last: 0, next: 0 }
     }
 
@@ -113,47 +111,5 @@ fn few_bytes(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(four) => u64::from(u32::from_le_bytes(*four)),
         None => bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)),
-    }
-}
-
-/// What a reader uses again from one document to the next.
-pub struct Tools {
-    pub keys: KeyCache,
-    /// How events of each kind begin, as wire dicts and as models.
-    pub habits: Habits,
-    /// The text of the string at hand, where it had escapes.
-    pub scratch: Vec<u8>,
-}
-
-/// Tools that are not in use: as many as there were readers at the same time.
-static SHELF: Mutex<Vec<Tools>> = Mutex::new(Vec::new());
-/// A larger buffer is given back to the allocator after use.
-const SCRATCH_LIMIT: usize = 1 << 20;
-
-/// Tools for one reader: taken when it asks for them, given back when this is dropped. No lock is
-/// held meanwhile, since making Python objects may run the garbage collector, and so any code.
-#[derive(Default)]
-pub struct Loan(Option<Tools>);
-
-impl Loan {
-    #[inline]
-    pub fn tools(&mut self) -> &mut Tools {
-        self.0.get_or_insert_with(|| {
-            let kept = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            kept.unwrap_or_else(|| {
-                let (keys, habits) = (KeyCache::new(), Habits::default());
-                Tools { keys, habits, scratch: Vec::new() }
-            })
-        })
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        let Some(mut tools) = self.0.take() else { return };
-        if tools.scratch.capacity() > SCRATCH_LIMIT {
-            tools.scratch = Vec::new();
-        }
-        SHELF.lock().unwrap_or_else(PoisonError::into_inner).push(tools);
     }
 }

@@ -3,20 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::habit::{Beginning, is_id};
-use super::reader::{Read, Reader, Stop};
+use super::prefix_cache::{Prefix, is_id};
+use super::reader::{Read, ReadError, Reader, TypeField};
 use crate::event::{EventType, Form, registry};
 
-/// What an event says of its own type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TypeField {
-    Absent,
-    NotAString,
-    Known(EventType),
-    Unknown,
-}
-
-/// The beginning of an event that may have to be learned: its kind, and where its type ends.
+/// How an event begins that may have to be learned: its type, and where its type ends.
 pub type Fresh = Option<(EventType, usize)>;
 
 impl<'py> Reader<'_, 'py> {
@@ -56,7 +47,7 @@ impl<'py> Reader<'_, 'py> {
         dict: &Bound<'py, PyDict>,
         key: &Bound<'py, PyString>,
         fresh: &mut Fresh,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ReadError> {
         self.colon()?;
         let is_type = key.is(&registry().type_key);
         if let Some((kind, start)) = *fresh
@@ -64,7 +55,7 @@ impl<'py> Reader<'_, 'py> {
         {
             *fresh = None;
             if !is_type {
-                self.note_beginning(kind, start, dict, key)?;
+                self.note_prefix(kind, start, dict, key)?;
             }
         }
         let value = if is_type { self.type_value()? } else { self.value()? };
@@ -73,10 +64,10 @@ impl<'py> Reader<'_, 'py> {
 
     /// A dict with what the event begins with, when the type has been passed.
     #[inline]
-    fn usual_dict(&mut self, kind: EventType) -> Result<(Bound<'py, PyDict>, Fresh), Stop> {
+    fn usual_dict(&mut self, kind: EventType) -> Result<(Bound<'py, PyDict>, Fresh), ReadError> {
         let py = self.py;
         let rest = &self.bytes[self.at..];
-        if let Some(usual) = self.tools.habits.matching(kind, Form::Dict, rest) {
+        if let Some(usual) = self.workspace.prefixes.matching(kind, Form::Dict, rest) {
             let key = usual.key.bind(py).clone();
             let dict = usual.dict.bind(py).copy();
             self.at += usual.bytes.len();
@@ -93,24 +84,24 @@ impl<'py> Reader<'_, 'py> {
         Ok((dict, Some((kind, self.at))))
     }
 
-    /// Looks at a beginning that has been read up to the value of `key`.
-    fn note_beginning(
+    /// Looks at a prefix that has been read up to the value of `key`.
+    fn note_prefix(
         &mut self,
         kind: EventType,
         start: usize,
         dict: &Bound<'py, PyDict>,
         key: &Bound<'py, PyString>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ReadError> {
         let bytes = &self.bytes[start..self.at];
-        if self.tools.habits.is_repeated(kind, Form::Dict, bytes) {
+        if self.workspace.prefixes.is_repeated(kind, Form::Dict, bytes) {
             let copy = dict.copy().and_then(|copy| {
                 copy.set_item(key, self.py.None())?;
                 Ok(copy.unbind())
             });
             let dict = copy.map_err(|error| self.python(error))?;
             let (bytes, key) = (bytes.to_vec(), key.clone().unbind());
-            let beginning = Beginning { bytes, dict, key, field: 0, given: 0 };
-            self.tools.habits.learn(kind, Form::Dict, beginning);
+            let prefix = Prefix { bytes, dict, key, field: 0, given: 0 };
+            self.workspace.prefixes.learn(kind, Form::Dict, prefix);
         }
         Ok(())
     }
@@ -122,14 +113,14 @@ impl<'py> Reader<'_, 'py> {
         let rest = self.bytes[self.at..].strip_prefix(b"{\"type\":")?;
         let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"\"")?;
         let start = self.bytes.len() - rest.len();
-        let last = self.tools.habits.last;
+        let last = self.workspace.prefixes.last;
         let kind = if begins_with_name(rest, last) {
             last
         } else {
             let end = memchr::memchr(b'"', rest)?;
             EventType::from_name(&rest[..end])?
         };
-        self.tools.habits.last = kind;
+        self.workspace.prefixes.last = kind;
         Some((kind, start + kind.name().len() + 1))
     }
 

@@ -6,17 +6,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use std::sync::{Mutex, PoisonError};
 
-use super::document::Options;
-use super::stack;
+use super::big_stack;
+use super::options::EncodeOptions;
 use crate::capi;
-use crate::errors::{Fault, Step, is_panic};
+use crate::errors::{Fault, Step, is_panic, qualified_class_name};
 use crate::event::registry;
 
 /// What `event.model_dump_json(by_alias=True)` answers or raises; `dump` is that method.
 pub fn document<'py>(
     event: &Bound<'py, PyAny>,
     mut dump: Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
 ) -> PyResult<Bound<'py, PyString>> {
     let py = event.py();
     let bare = if options.drop_raw_event { without_raw_event(event)? } else { None };
@@ -32,12 +32,12 @@ pub fn document<'py>(
         None => None,
     };
     let text =
-        stack::dump_json(event, dump, hook.as_ref().map(Bound::as_any)).map_err(|error| {
+        big_stack::dump_json(event, dump, hook.as_ref().map(Bound::as_any)).map_err(|error| {
             let raised = hook.and_then(|hook| hook.get().raised());
             explain(py, error, raised)
         })?;
     text.cast_into::<PyString>().map_err(|error| {
-        PyTypeError::new_err(format!("model_dump_json of {}: {error}", type_name(event)))
+        PyTypeError::new_err(format!("model_dump_json of {}: {error}", qualified_class_name(event)))
     })
 }
 
@@ -93,7 +93,7 @@ fn explain(py: Python<'_>, error: PyErr, raised: Option<PyErr>) -> PyErr {
 
 /// The cause of an error that pydantic raised: what the user's hook did, if there is one.
 #[cold]
-pub fn cause_of(py: Python<'_>, error: PyErr, options: &Options<'_>) -> PyErr {
+pub fn cause_of(py: Python<'_>, error: PyErr, options: &EncodeOptions<'_>) -> PyErr {
     let raised = if options.default.is_some() { error.cause(py) } else { None };
     raised.filter(|raised| raised.is_instance_of::<PyException>(py)).unwrap_or(error)
 }
@@ -119,7 +119,7 @@ fn without_raw_event<'py>(event: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
 }
 
 /// The JSON of a value inside a wire dict: what pydantic writes for it inside an event.
-pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<String, Fault> {
+pub fn value(value: &Bound<'_, PyAny>, options: &EncodeOptions<'_>) -> Result<String, Fault> {
     in_event(value, options).map_err(|cause| {
         let py = value.py();
         let cause = cause_of(py, cause, options);
@@ -128,7 +128,7 @@ pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<String, 
         steps.reverse();
         let reason = format!(
             "a value of type {} cannot be written as JSON ({})",
-            type_name(&culprit),
+            qualified_class_name(&culprit),
             cause.value(py)
         );
         Fault { reason, steps, cause: Some(cause) }
@@ -136,14 +136,14 @@ pub fn value(value: &Bound<'_, PyAny>, options: &Options<'_>) -> Result<String, 
 }
 
 /// A value of a CUSTOM event is any JSON value, and required, so it is always there.
-fn in_event(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<String> {
+fn in_event(value: &Bound<'_, PyAny>, options: &EncodeOptions<'_>) -> PyResult<String> {
     let py = value.py();
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "name"), intern!(py, ""))?;
     arguments.set_item(intern!(py, "value"), value)?;
     let event = registry().custom_event.bind(py).call((), Some(&arguments))?;
     let dump = event.getattr(intern!(py, "model_dump_json"))?;
-    let options = Options { default: options.default.clone(), ..Options::default() };
+    let options = EncodeOptions { default: options.default.clone(), ..EncodeOptions::default() };
     let text = document(&event, dump, &options)?;
     let json = text.to_str()?;
     let inner = json.strip_prefix(r#"{"type":"CUSTOM","name":"","value":"#);
@@ -155,7 +155,7 @@ fn in_event(value: &Bound<'_, PyAny>, options: &Options<'_>) -> PyResult<String>
 #[cold]
 fn locate<'py>(
     mut value: Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
     steps: &mut Vec<Step>,
 ) -> Bound<'py, PyAny> {
     let mut above = vec![value.clone()];
@@ -174,7 +174,7 @@ fn locate<'py>(
 /// The first item of a container that cannot be written.
 fn first_refused<'py>(
     container: &Bound<'py, PyAny>,
-    options: &Options<'py>,
+    options: &EncodeOptions<'py>,
 ) -> Option<(Step, Bound<'py, PyAny>)> {
     if let Ok(dict) = container.cast::<PyDict>() {
         let (key, value) =
@@ -188,8 +188,4 @@ fn first_refused<'py>(
     let items = container.try_iter().ok()?.collect::<PyResult<Vec<_>>>().ok()?;
     let at = items.iter().position(|item| in_event(item, options).is_err())?;
     Some((Step::Index(at), items[at].clone()))
-}
-
-pub fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().fully_qualified_name().map_or_else(|_| "?".into(), |name| name.to_string())
 }

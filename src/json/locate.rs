@@ -2,7 +2,7 @@
 //! class an object is of, and for the byte at which an error is reported. Nothing is judged here:
 //! on malformed text the answer is some place or none, and reading finds the fault.
 
-use super::string;
+use super::unescape;
 
 /// Passes white space.
 fn space(bytes: &[u8], mut at: usize) -> usize {
@@ -15,10 +15,10 @@ fn space(bytes: &[u8], mut at: usize) -> usize {
 /// Where the string at `at` ends, and its closing quote with it.
 #[inline]
 fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut end = string::scan(bytes, at + 1).end;
+    let mut end = unescape::scan(bytes, at + 1).end;
     while *bytes.get(end)? != b'"' {
         // An escape, or a control character.
-        end = string::scan(bytes, end + if bytes[end] == b'\\' { 2 } else { 1 }).end;
+        end = unescape::scan(bytes, end + if bytes[end] == b'\\' { 2 } else { 1 }).end;
     }
     Some(end + 1)
 }
@@ -88,7 +88,7 @@ pub fn first_text<'a>(bytes: &'a [u8], at: usize, key: &[u8]) -> Option<&'a [u8]
     if *bytes.get(start)? != b'"' {
         return None;
     }
-    let end = string::scan(bytes, start + 1).end;
+    let end = unescape::scan(bytes, start + 1).end;
     (*bytes.get(end)? == b'"').then(|| &bytes[start + 1..end])
 }
 

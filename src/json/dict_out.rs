@@ -5,17 +5,17 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use super::document::Options;
-use super::stack::nests_deeper;
+use super::big_stack::nests_deeper;
+use super::options::EncodeOptions;
 use super::writer::{Stop, Writer, Written, is_constant};
-use super::{MAX_DEPTH, escape, official};
+use super::{MAX_DEPTH, escape, pydantic};
 use crate::capi;
-use crate::errors::{Fault, Step, not_an_event_reason};
+use crate::errors::{Fault, Step, not_an_event_reason, qualified_class_name};
 use crate::event::{ClassInfo, Entry, FieldType, Form, Registry, View, registry};
 
-pub struct Wire<'a, 'py> {
+pub struct DictWriter<'a, 'py> {
     pub writer: &'a mut Writer,
-    pub options: &'a Options<'py>,
+    pub options: &'a EncodeOptions<'py>,
 }
 
 #[cold]
@@ -23,7 +23,7 @@ fn fault(reason: impl Into<String>) -> Stop {
     Stop::Fault(Box::new(Fault::new(reason)))
 }
 
-impl<'py> Wire<'_, 'py> {
+impl<'py> DictWriter<'_, 'py> {
     pub fn event(&mut self, dict: &Bound<'py, PyDict>) -> Written {
         let registry = registry();
         let type_key = registry.type_key.bind(dict.py());
@@ -37,7 +37,7 @@ impl<'py> Wire<'_, 'py> {
         };
         let kind = registry.kind(&kind_name);
         if kind.is_none() && !kind_name.is_instance_of::<PyString>() {
-            let reason = format!("a str is needed, not {}", official::type_name(&kind_name));
+            let reason = format!("a str is needed, not {}", qualified_class_name(&kind_name));
             return Err(fault(reason).inside(Step::Key("type".into())));
         }
         // Every kind has a class info, unless the class has come to hold something unknown.
@@ -188,7 +188,7 @@ impl<'py> Wire<'_, 'py> {
             return Err(Stop::TooDeep);
         }
         let json =
-            official::value(value, self.options).map_err(|fault| Stop::Fault(Box::new(fault)))?;
+            pydantic::value(value, self.options).map_err(|fault| Stop::Fault(Box::new(fault)))?;
         if self.writer.depth + nesting(json.as_bytes()) > MAX_DEPTH {
             return Err(Stop::TooDeep);
         }
@@ -202,7 +202,7 @@ impl<'py> Wire<'_, 'py> {
 #[cold]
 fn surprise_in(dict: &Bound<'_, PyDict>) -> String {
     match dict.keys().iter().find(|key| !key.is_instance_of::<PyString>()) {
-        Some(key) => format!("a key is a str, not {}", official::type_name(&key)),
+        Some(key) => format!("a key is a str, not {}", qualified_class_name(&key)),
         None => "the dict was changed while it was read".into(),
     }
 }
