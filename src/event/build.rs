@@ -1,7 +1,7 @@
 //! Making: instances of the SDK's models without running Python.
 //!
 //! Validators do not run here, so only values are taken that pydantic would accept as they are,
-//! without coercion. Anything else is a [`Unsupported`], and the caller asks the official validator.
+//! without coercion. Anything else is [`Unsupported`], and the caller asks the official validator.
 //! What comes out cannot be told from what that gives: the instance dictionary in class order
 //! with the defaults, the set of given names, extra fields, the enum's member for `type`.
 
@@ -129,7 +129,7 @@ impl<'py> Builder<'py> {
         self.finish_as(class)
     }
 
-    /// An instance of a class that is made as that of the class info is.
+    /// An instance of a class that is made as the described one is.
     fn finish_as(self, class: &Bound<'py, PyType>) -> Result<Bound<'py, PyAny>, Unsupported> {
         let py = self.fields.py();
         if self.info.no_default & !self.seen != 0 {
@@ -254,7 +254,7 @@ pub fn is_json_pointer(pointer: &str) -> bool {
         && pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']))
 }
 
-/// The model of `class info` with the entries of a dict, which is what validating the dict would give.
+/// The model that `info` describes with the entries of a dict: what validating the dict would give.
 pub fn model<'py>(
     dict: &Bound<'py, PyDict>,
     info: &'static ClassInfo,
@@ -303,7 +303,7 @@ pub fn officially<'py>(
     validated.map_err(|error| of_pydantic(py, error))
 }
 
-/// The model of a class info that a dict with the keys of the wire describes, by the official validator
+/// The model that a dict with the keys of the wire stands for, as the official validator makes it
 /// where it is not exactly as declared.
 pub fn validated<'py>(
     dict: &Bound<'py, PyAny>,
@@ -355,7 +355,7 @@ Raises:
     }
 }
 
-/// The instance of `class`, which is that of the class info or like it, with the named arguments.
+/// An instance of `class`, which is the described class or one like it, with the named arguments.
 #[inline]
 fn named<'py>(
     class: &Bound<'py, PyType>,

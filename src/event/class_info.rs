@@ -125,14 +125,14 @@ pub enum FieldType {
     Unknown,
 }
 
-/// The place of a class in the registry: the class info, if the class has one.
+/// The place of a class in the registry, with what is known of the class, if it was learned.
 pub struct Cell {
     pub key: usize,
     pub info: std::sync::OnceLock<ClassInfo>,
 }
 
 impl Cell {
-    /// The class info, if it may be used for an instance of the class with this key.
+    /// What is known, if it may be used for an instance of the class with this key.
     #[inline]
     pub fn info_for(&'static self, key: usize) -> Option<&'static ClassInfo> {
         if self.key != key {
@@ -190,7 +190,7 @@ impl ClassInfo {
         })
     }
 
-    /// Whether the class is still as it was when the class info was made. The version tag of a class
+    /// Whether the class is still as it was when it was learned. The version tag of a class
     /// changes with every attribute set on it, so the usual answer costs one comparison; when it
     /// has changed, the guards are looked at again.
     #[inline]
@@ -225,7 +225,7 @@ impl ClassInfo {
         })
     }
 
-    /// Whether the SDK's serializer leaves out what this class info does: it asks the class, which keeps
+    /// Whether the SDK's serializer leaves out the fields that we do: it asks the class, which keeps
     /// the answer as an attribute.
     pub(super) fn omits_as_learned(&self, class: &Bound<'_, PyType>) -> PyResult<bool> {
         let keys = class.call_method0(intern!(class.py(), "_omittable_keys"))?;

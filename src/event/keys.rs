@@ -108,7 +108,7 @@ impl Key {
 }
 
 impl<'py> View<'py> {
-    /// [`View::read`] of a dict of which a presence has told what it has: most of what is asked for
+    /// [`View::read`] of a dict whose presence is known: most of what is asked for
     /// is not there.
     #[inline]
     pub fn read_seen(&self, key: &Key, presence: Option<Presence>) -> Option<Bound<'py, PyAny>> {

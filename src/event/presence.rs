@@ -31,15 +31,15 @@ impl Presence {
         self.present & !fields == 0 && self.present == self.sound
     }
 
-    /// Whether the field at this place of the class info is there.
+    /// Whether the field with this index is there.
     #[inline]
     pub fn has(self, at: Option<usize>) -> bool {
         at.is_some_and(|at| self.present & (1 << at) != 0)
     }
 }
 
-/// What one walk over the entries of an event tells: the class info that describes it, its kind, and a
-/// presence. There is none unless it is a wire dict that begins with its type, as producers write it,
+/// What one walk over the entries of an event tells: the class that describes it, its type and which
+/// fields it has. None unless it is a wire dict that begins with its type, as producers write it,
 /// under the protocol's own keys.
 ///
 /// `see` is given the value of the first field that not all events have: the id of what the event is

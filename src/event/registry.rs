@@ -1,4 +1,4 @@
-//! The SDK's classes, each with its class info, and the objects that the crate needs from Python.
+//! The SDK's classes, with what is known of each, and the objects that the crate needs from Python.
 //! Filled once, when the module is imported, and never changed: classes that users define are
 //! not in it, so it keeps none of them alive.
 
@@ -21,7 +21,7 @@ pub struct Registry {
     classes: Classes,
     /// The event class of each kind.
     events: [&'static Cell; EventType::COUNT],
-    /// What all events have: the class info of events of a type that the SDK does not know.
+    /// The class of what all events have, which describes events of a type that the SDK does not know.
     pub(super) base_event: &'static Cell,
     kinds: PointerMap<EventType>,
     /// The `type` of each kind, interned.
@@ -159,13 +159,13 @@ impl Registry {
         Ok(())
     }
 
-    /// The class info for instances of exactly the class with this key, if it may be used now.
+    /// What is known of exactly the class with this key, if it may be used now.
     #[inline]
     pub fn info(&self, key: usize) -> Option<&'static ClassInfo> {
         self.classes.get(key)?.info_for(key)
     }
 
-    /// The class info of the event class of this kind, for reading a wire dict: it is not the class
+    /// What is known of the event class of this type, for reading a wire dict: it is not the class
     /// that writes it, so the class's guards do not matter.
     #[inline]
     pub fn event(&self, kind: Option<EventType>) -> Option<&'static ClassInfo> {

@@ -28,7 +28,7 @@ struct Verdict {
 /// What serves for a subclass.
 #[derive(Clone, Copy)]
 struct Like {
-    /// The class info of its base.
+    /// What is known of its base.
     info: &'static ClassInfo,
     /// Whether instances can be made as those of the base are.
     is_made_alike: bool,
@@ -54,7 +54,7 @@ fn like(class: &Bound<'_, PyType>) -> Option<Like> {
     if capi::is_subtype(capi::class_key(class), base) { event_class(class) } else { None }
 }
 
-/// The class info by which the instance of a class that is not in the registry is written.
+/// How the instance of a class that is not in the registry is written.
 #[inline]
 pub fn info_like(object: &Bound<'_, PyAny>) -> Option<&'static ClassInfo> {
     if capi::is_exact_dict(object) {
@@ -63,7 +63,7 @@ pub fn info_like(object: &Bound<'_, PyAny>) -> Option<&'static ClassInfo> {
     like(&object.get_type()).map(|like| like.info).filter(|info| info.is_current())
 }
 
-/// The class info by which instances of a class that is not in the registry are made.
+/// How instances of a class that is not in the registry are made.
 pub fn made_like(class: &Bound<'_, PyType>) -> Option<&'static ClassInfo> {
     let like = like(class).filter(|like| like.is_made_alike)?;
     Some(like.info).filter(|info| info.is_current())

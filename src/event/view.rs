@@ -8,7 +8,7 @@ use super::class_info::{ClassInfo, Field, Form};
 use super::registry::registry;
 use crate::capi::{self, Lent};
 
-/// An object of the protocol: an SDK model or a wire dict, with the class info that describes it.
+/// An object of the protocol: an SDK model or a wire dict, with the [`ClassInfo`] that describes it.
 pub struct View<'py> {
     pub info: &'static ClassInfo,
     pub spelling: Form,
@@ -20,7 +20,7 @@ pub struct View<'py> {
 /// One entry of an object. An optional field whose value is None is absent, and so not an entry.
 pub enum Entry<'a, 'py> {
     Field(usize, &'static Field, &'a Bound<'py, PyAny>),
-    /// An entry that the class info does not describe, under its own key.
+    /// An entry that the class does not describe, under its own key.
     Extra(&'a Bound<'py, PyString>, &'a Bound<'py, PyAny>),
 }
 
@@ -49,7 +49,7 @@ impl<'py> View<'py> {
         Ok(Self { info, spelling: Form::Model, fields, extra })
     }
 
-    /// A wire dict that is to be read as the class info says.
+    /// A wire dict that is to be read as its class says.
     #[inline]
     pub fn of_wire(dict: &Bound<'py, PyDict>, info: &'static ClassInfo) -> Self {
         Self { info, spelling: Form::Dict, fields: dict.clone(), extra: None }
@@ -73,13 +73,13 @@ impl<'py> View<'py> {
         &self.fields
     }
 
-    /// Whether there may be entries that the class info does not describe.
+    /// Whether there may be entries that the class does not describe.
     #[inline]
     pub fn has_rest(&self) -> bool {
         self.spelling == Form::Dict || self.extra.is_some()
     }
 
-    /// The value under a key that the class info does not describe.
+    /// The value under a key that the class does not describe.
     pub fn undescribed(&self, key: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
         match self.spelling {
             Form::Model => capi::dict_get(self.extra.as_ref()?, key),

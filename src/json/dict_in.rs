@@ -84,7 +84,7 @@ impl<'py> Reader<'_, 'py> {
         Ok((dict, Some((kind, self.at))))
     }
 
-    /// Looks at a prefix that has been read up to the value of `key`.
+    /// Considers what has been read up to the value of `key` for the cache.
     fn note_prefix(
         &mut self,
         kind: EventType,

@@ -40,7 +40,7 @@ impl<'py> DictWriter<'_, 'py> {
             let reason = format!("a str is needed, not {}", qualified_class_name(&kind_name));
             return Err(fault(reason).inside(Step::Key("type".into())));
         }
-        // Every kind has a class info, unless the class has come to hold something unknown.
+        // Every type has a class that was learned, unless the class has come to hold something unknown.
         match registry.event(kind) {
             Some(info) => self.described(dict, info),
             None => self.payload(dict),

@@ -84,7 +84,7 @@ impl KeyCache {
     }
 }
 
-/// The protocol's own keys are the interned objects that the class infos compare with by identity.
+/// The protocol's own keys are the interned objects that `ClassInfo` compares with by identity.
 #[cold]
 fn new_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyString>> {
     match registry().aliases.get(key) {

@@ -12,7 +12,7 @@ use crate::capi;
 use crate::event::build::{Builder, accept};
 use crate::event::{ClassInfo, EventType, FieldType, Form, registry};
 
-/// The class info of the event class of this kind, if it may be used now.
+/// What is known of the event class of this type, if it may be used now.
 #[inline]
 fn event_info(kind: EventType) -> Result<&'static ClassInfo, ReadError> {
     let info = registry().event(Some(kind)).filter(|info| info.tag.is_some());
@@ -58,7 +58,7 @@ impl<'py> Reader<'_, 'py> {
         Ok(builder.finish()?)
     }
 
-    /// Looks at a prefix that has been read up to the value of `key`.
+    /// Considers what has been read up to the value of `key` for the cache.
     fn note_model_beginning(
         &mut self,
         kind: EventType,

@@ -19,7 +19,7 @@ static POOL: Mutex<Vec<Workspace>> = Mutex::new(Vec::new());
 /// A larger buffer is given back to the allocator after use.
 const SCRATCH_LIMIT: usize = 1 << 20;
 
-/// A workspace for one reader: taken when it asks for them, given back when this is dropped. No lock is
+/// A workspace for one reader: taken when it asks for it, given back when this is dropped. No lock is
 /// held meanwhile, since making Python objects may run the garbage collector, and so any code.
 #[derive(Default)]
 pub struct Loan(Option<Workspace>);

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::capi;
 use crate::event::{EventType, Form};
 
-/// A prefix: what stands behind the type, up to the value of some key, that key and its colon
+/// How an event begins: what stands behind the type, up to the value of some key, that key and its colon
 /// included.
 pub struct Prefix {
     pub bytes: Vec<u8>,

@@ -45,7 +45,7 @@ pub struct Layout {
     pub arm: Option<&'static Field>,
     /// See [`Layout::base`].
     pub base: [u8; 4],
-    /// By the index of the field in the class info.
+    /// By the index of the field in the class.
     pub places: Box<[Place]>,
     /// One bit for each slot in which a null means absence.
     pub optional: u32,

@@ -119,7 +119,7 @@ fn list_of<'py>(
     Ok(copy.into_any())
 }
 
-/// `class info` is for a dict; a model has its own.
+/// `info` is for a dict; a model has its own.
 fn object_of<'py>(
     value: &Bound<'py, PyAny>,
     info: Option<&'static ClassInfo>,

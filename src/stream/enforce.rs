@@ -273,7 +273,7 @@ fn error(
     }
 }
 
-/// The class info of `RunAgentInput`, which RUN_STARTED may echo.
+/// What is known of `RunAgentInput`, which RUN_STARTED may echo.
 pub fn input_info() -> Option<&'static ClassInfo> {
     let info = registry().event(Some(EventType::RunStarted))?;
     let field = info.fields.iter().find(|field| &*field.alias_text == "input")?;

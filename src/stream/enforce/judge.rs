@@ -1,6 +1,6 @@
 //! One walk over an object of the protocol: what is known is judged, what is unknown removed.
 //!
-//! What the protocol says of an object comes from its class info, and two rules say what the JSON schema
+//! What the protocol says of an object comes from its class, and two rules say what the JSON schema
 //! adds to the SDK's classes: a tag with one possible value must be there though the classes have a
 //! default for it (`ClassInfo::required`), and `encryptedValueType` (1.1) may stand where
 //! `encryptedValue` may. A walk over a clean object allocates nothing.
@@ -62,7 +62,7 @@ pub struct Judge {
 const CHANGED: &str = "it changed while it was read";
 
 impl Judge {
-    /// Judges a wire dict by its class info, which its tag has chosen.
+    /// Judges a wire dict by its class, which its tag has chosen.
     #[inline]
     pub fn object<'py>(
         &mut self,
@@ -162,7 +162,7 @@ impl Judge {
         judged
     }
 
-    /// An entry that the class info does not describe.
+    /// An entry that the class does not describe.
     #[cold]
     fn unknown<'py>(
         &mut self,

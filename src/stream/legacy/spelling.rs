@@ -96,7 +96,7 @@ fn nests(shape: &FieldType) -> bool {
     }
 }
 
-/// The class info of an object in the place of a shape.
+/// The class of an object in the place of a shape.
 fn info_of(dict: &Bound<'_, PyDict>, shape: &'static FieldType) -> Option<&'static ClassInfo> {
     match shape {
         FieldType::Model(cell) => cell.info.get(),
