@@ -66,6 +66,7 @@ pub fn patches(py: Python<'_>) -> PyResult<Vec<ClassMethod>> {
         }
         PyResult::Ok(methods)
     })?;
+    // Of those that are kept: they may have been made more than once.
     if let Some((_, _, dump)) = methods.first() {
         set_our_model_dump_json(dump.bind(py));
     }
