@@ -9,11 +9,13 @@
 
 mod call;
 mod lent;
+mod once;
 
 pub use call::{Arguments, Function, Method, function, method};
 #[cfg(debug_assertions)]
 pub use lent::epoch::count_frames;
 pub use lent::{Lent, copy_list, list_items, walk, walk_all, walk_list};
+pub use once::{import_once, once};
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::fmt;
 
+use crate::capi;
 use crate::input::Callback;
 
 /// Something in a stream that the protocol does not describe, or no longer, and that was tolerated.
@@ -122,7 +123,7 @@ impl Reporter {
 
 fn logger(py: Python<'_>) -> PyResult<&Py<PyAny>> {
     static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    LOGGER.get_or_try_init(py, || {
+    capi::once(&LOGGER, py, || {
         let logging = py.import(intern!(py, "logging"))?;
         Ok(logging.call_method1(intern!(py, "getLogger"), ("agui_codec",))?.unbind())
     })

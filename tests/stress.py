@@ -678,7 +678,9 @@ def _of_python(error: BaseException) -> bool:
         # container is no longer what it was.
         last = frames[-1]
         if last.filename == __file__:
-            return (last.line or "").startswith("return original(")
+            # The official encoder asks a trap, which is no model, for its `model_dump_json`.
+            official = len(frames) > 1 and "/ag_ui/" in frames[-2].filename
+            return official or (last.line or "").startswith("return original(")
         return "agui_codec" not in last.filename
     # Of arguments: the operation `anything` gives any.
     return isinstance(error, OverflowError)

@@ -634,3 +634,28 @@ def test_an_interrupted_install_is_taken_back(monkeypatch: pytest.MonkeyPatch) -
         uninstall()
         assert state() == before
     assert calls < turn
+
+
+def test_what_is_made_at_first_use_may_be_asked_for_meanwhile() -> None:
+    """By a profiler, a finalizer or an import: in the same thread, in a process of its own."""
+    script = """
+import sys
+import agui_codec
+
+def drop():
+    agui_codec.EventEnforcer().feed({"type": "NOT_AN_EVENT"})
+
+def profile(frame, *_):
+    if frame.f_code.co_name == "getLogger":
+        sys.setprofile(None)
+        print("within")
+        drop()
+
+sys.setprofile(profile)
+drop()
+print("done")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert run.stdout == "within\ndone\n", run.stderr

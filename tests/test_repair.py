@@ -22,7 +22,7 @@ from agui_codec import (
     iter_events,
 )
 from conftest import corpus_files
-from streams import Event, feed_all, models, stream, wire
+from streams import Event, feed_all, models, sse, stream, wire
 
 RUN: Event = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
 DONE: Event = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
@@ -410,19 +410,15 @@ def test_every_run_is_on_the_given_thread() -> None:
     assert verifier.feed({**RUN, "runId": "r2"})
 
 
-def sse(*events: Event) -> bytes:
-    return b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in events)
-
-
 def test_a_client_asks_for_all_of_it() -> None:
     seen: list[Deviation] = []
     pipeline = client_pipeline(
         SSE_MEDIA_TYPE, as_dict=True, thread_id="t", repair=True, on_deviation=seen.append
     )
-    assert pipeline.feed(sse(RUN, STEP, DONE)) == [RUN, STEP, STEP_DONE, DONE]
+    assert pipeline.feed(sse([RUN, STEP, DONE])) == [RUN, STEP, STEP_DONE, DONE]
     assert [one.kind for one in seen] == ["repair"]
     with pytest.raises(SequenceError, match="thread 'u'"):
-        client_pipeline(thread_id="u").feed(sse(RUN))
+        client_pipeline(thread_id="u").feed(sse([RUN]))
     chunks = [
         event("TEXT_MESSAGE_CHUNK", messageId=name, subagentRunId=name, delta="a")
         for name in ("a", "b")
@@ -431,6 +427,6 @@ def test_a_client_asks_for_all_of_it() -> None:
         (client_pipeline(max_open=1), "max_open"),
         (client_pipeline(max_items=1), "max_items"),
     ):
-        limited.feed(sse(RUN, *chunks))
+        limited.feed(sse([RUN, *chunks]))
         with pytest.raises(SequenceError, match=rf"\({limit}\)"):
             limited.feed(b"")

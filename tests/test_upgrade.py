@@ -28,7 +28,7 @@ from agui_codec import (
     upgrade_input,
 )
 from conftest import corpus_files
-from streams import Event, feed_all, models, oracle, run, stream, wire
+from streams import Event, feed_all, models, oracle, run, sse, stream, wire
 
 RUN: Event = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
 DONE: Event = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
@@ -399,7 +399,7 @@ def test_a_client_reads_python_names() -> None:
     ]
     seen: list[Deviation] = []
     pipeline = client_pipeline(on_deviation=seen.append)
-    output = pipeline.feed(b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in events))
+    output = pipeline.feed(sse(events))
     assert [one.type.value for one in output][-2:] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
     assert pipeline.close() == []
     assert kinds(seen) == ["spelling"]

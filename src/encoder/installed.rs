@@ -46,12 +46,11 @@ type ClassMethod = (Py<PyType>, &'static str, Py<PyAny>);
 #[pyfunction]
 pub fn patches(py: Python<'_>) -> PyResult<Vec<ClassMethod>> {
     static METHODS: PyOnceLock<Vec<ClassMethod>> = PyOnceLock::new();
-    let methods = METHODS.get_or_try_init(py, || {
+    let methods = capi::once(&METHODS, py, || {
         let encoder = official(py)?;
         let events = py.import("ag_ui.core.events")?.getattr("BaseEvent")?;
         let events = events.cast_into::<PyType>()?;
         let dump = method::<ModelDumpJson>(&events)?;
-        set_our_model_dump_json(&dump);
         let mut methods = vec![(events.unbind(), "model_dump_json", dump.unbind())];
         for (name, method) in [
             ("__init__", method::<Init>(encoder)?),
@@ -67,6 +66,10 @@ pub fn patches(py: Python<'_>) -> PyResult<Vec<ClassMethod>> {
         }
         PyResult::Ok(methods)
     })?;
+    // Of those that are kept: they may have been made more than once.
+    if let Some((_, _, dump)) = methods.first() {
+        set_our_model_dump_json(dump.bind(py));
+    }
     let copy = |(class, name, method): &(Py<PyType>, &'static str, Py<PyAny>)| {
         (class.clone_ref(py), *name, method.clone_ref(py))
     };
@@ -75,7 +78,7 @@ pub fn patches(py: Python<'_>) -> PyResult<Vec<ClassMethod>> {
 
 fn official(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static OFFICIAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    OFFICIAL.import(py, "ag_ui.encoder", "EventEncoder")
+    capi::import_once(&OFFICIAL, py, "ag_ui.encoder", "EventEncoder")
 }
 
 /// Calls `work` with the settings of an official encoder: those of the encoder of ours that it
@@ -260,7 +263,7 @@ As :class:`agui_codec.EventEncoder`; where an option is not given, that of ``ins
         if arguments.is_empty() || asks_nothing() {
             return Ok(py.None().into_bound(py));
         }
-        arguments.pass_on_with(this, INIT.import(py, "agui_codec.install", "_init")?)
+        arguments.pass_on_with(this, capi::import_once(&INIT, py, "agui_codec.install", "_init")?)
     }
 }
 

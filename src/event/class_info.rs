@@ -368,7 +368,7 @@ pub(super) fn dumps_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool
 pub(super) fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bool> {
     static OFFICIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = class.py();
-    let official = OFFICIAL.get_or_try_init(py, || {
+    let official = capi::once(&OFFICIAL, py, || {
         PyResult::Ok(base_model(py)?.getattr(intern!(py, "__init__"))?.unbind())
     })?;
     Ok(class.getattr(intern!(py, "__init__"))?.is(official))
@@ -377,7 +377,7 @@ pub(super) fn is_made_as_pydantic_does(class: &Bound<'_, PyType>) -> PyResult<bo
 /// `BaseModel.model_dump_json`, as it was when this module was imported.
 pub fn model_dump_json(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     static OFFICIAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let official = OFFICIAL.get_or_try_init(py, || {
+    let official = capi::once(&OFFICIAL, py, || {
         PyResult::Ok(base_model(py)?.getattr(intern!(py, "model_dump_json"))?.unbind())
     })?;
     Ok(official.bind(py))
@@ -393,10 +393,10 @@ pub fn set_our_model_dump_json(function: &Bound<'_, PyAny>) {
 /// The official validator of what `ag_ui.core` calls so: a `TypeAdapter`.
 pub fn validator<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     static VALIDATOR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    VALIDATOR.import(py, "agui_codec._validators", "validator")?.call1((name,))
+    capi::import_once(&VALIDATOR, py, "agui_codec._validators", "validator")?.call1((name,))
 }
 
 pub fn base_model(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static BASE_MODEL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    BASE_MODEL.import(py, "pydantic", "BaseModel")
+    capi::import_once(&BASE_MODEL, py, "pydantic", "BaseModel")
 }

@@ -29,8 +29,7 @@ pub fn dump_json<'py>(
     let by_alias = intern!(py, "by_alias");
     let fits = stack_left().is_some_and(|left| left >= ENOUGH) || !nests_deeper(event, SHALLOW);
     if fits && fallback.is_none() {
-        let names =
-            BY_ALIAS.get_or_try_init(py, || PyTuple::new(py, [by_alias]).map(Bound::unbind))?;
+        let names = capi::once(&BY_ALIAS, py, || PyTuple::new(py, [by_alias]).map(Bound::unbind))?;
         let yes = PyBool::new(py, true).to_owned();
         let values = [yes.as_any().as_borrowed()];
         if let Some(arguments) = Arguments::by_name(names.bind(py), &values) {

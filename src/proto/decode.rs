@@ -601,7 +601,7 @@ impl EventName {
 
 fn names(py: Python<'_>) -> PyResult<&'static Names> {
     static NAMES: PyOnceLock<Names> = PyOnceLock::new();
-    NAMES.get_or_try_init(py, || {
+    capi::once(&NAMES, py, || {
         let keys = KEYS.iter().map(|key| PyString::intern(py, key).unbind()).collect();
         let mut events = Vec::new();
         for arm in EVENT.fields {

@@ -156,5 +156,5 @@ impl Copier {
 #[cold]
 fn python_deepcopy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static DEEPCOPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    DEEPCOPY.import(value.py(), "copy", "deepcopy")?.call1((value,))
+    capi::import_once(&DEEPCOPY, value.py(), "copy", "deepcopy")?.call1((value,))
 }

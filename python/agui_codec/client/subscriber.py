@@ -125,7 +125,7 @@ class Call:
     @property
     def text_message_buffer(self) -> str:
         """The text of the message so far, without this event's delta."""
-        return self.agent._reducer.text(self._field("message_id", "messageId")) or ""
+        return self.agent._reducer.text(read(self.event, "message_id", "messageId")) or ""
 
     @property
     def reasoning_message_buffer(self) -> str:
@@ -162,7 +162,7 @@ class Call:
     def existing_message(self) -> Message | None:
         """The message that has the id of the activity event already, whatever its role."""
         if self._existing is UNSET:
-            message_id = self._field("message_id", "messageId")
+            message_id = read(self.event, "message_id", "messageId")
             self._existing = self.agent._reducer.message(message_id)
         return cast("Message | None", self._existing)
 
@@ -182,7 +182,7 @@ class Call:
     @property
     def result(self) -> Any:
         """The result of a run that finished with success."""
-        return self._field("result", "result") if self.outcome == "success" else None
+        return read(self.event, "result") if self.outcome == "success" else None
 
     @property
     def interrupts(self) -> list[Interrupt]:
@@ -196,13 +196,10 @@ class Call:
         return list(named) if named else self.agent._reducer.pending_tool_calls
 
     def _outcome(self) -> Any:
-        return self._field("outcome", "outcome")
-
-    def _field(self, name: str, key: str) -> Any:
-        return read(self.event, name, key)
+        return read(self.event, "outcome")
 
     def _tool_call(self) -> tuple[str, str]:
-        call = self.agent._reducer.tool_call(self._field("tool_call_id", "toolCallId"))
+        call = self.agent._reducer.tool_call(read(self.event, "tool_call_id", "toolCallId"))
         return call or ("", "")
 
 

@@ -21,6 +21,7 @@ from agui_codec._native import (
     upgrade_input,
 )
 from agui_codec.client import _loop
+from agui_codec.client._fields import read
 from agui_codec.client.agent import AbstractAgent
 from agui_codec.client.errors import ConnectNotImplementedError
 from agui_codec.client.subscriber import AgentSubscriber, Call, Subscription
@@ -299,5 +300,5 @@ async def _start(send: Any, status: int, content_type: str) -> None:
 
 
 def _type(event: Event) -> str:
-    found: Any = event.get("type") if isinstance(event, dict) else getattr(event, "type", "")
+    found = read(event, "type")
     return str(getattr(found, "value", found))
