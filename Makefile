@@ -51,7 +51,7 @@ lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(foreach version,3.15 3.15t,$(call check_for,$(version))) true
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict python/
+	$(BIN)/mypy --strict python/ benches/
 	$(BIN)/python -m mypy.stubtest --ignore-disjoint-bases \
 	  --allowlist tests/stubtest-allowlist.txt agui_codec._native
 
