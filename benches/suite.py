@@ -19,11 +19,19 @@ from agui_codec._demo import Contender, Document
 ROOT = Path(__file__).parents[1]
 INTEROP = ROOT / "tests/interop"
 
-# To add a group, write the module and put its name here. It has
+# To add a group, write the module and put its name here, with its heading in the report. It has
 #   documents() -> list[Document | Sizes | Absent]
 #   FLOOR: str | None                      the contender that is as fast as can be, for a ratio
 #   BUDGETS: dict[tuple[str, str], Budget] by the names of document and contender
-GROUPS = ["encode", "decode", "proto", "stages", "state", "client"]
+HEADINGS = {
+    "encode": "Encoding",
+    "decode": "Decoding",
+    "proto": "Protobuf, and making events",
+    "stages": "Stages",
+    "state": "State",
+    "client": "A client's run",
+}
+GROUPS = list(HEADINGS)
 
 
 @dataclass(frozen=True)
