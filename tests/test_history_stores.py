@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import pickle
 import shutil
@@ -487,13 +486,6 @@ def test_an_old_database_is_brought_up_to_date_by_all_at_once(tmp_path: Path) ->
 
 
 # --- and the rest --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["aio", "history", "jsonl", "sqlite", "writer"])
-def test_the_examples_of_the_docstrings(name: str) -> None:
-    done = doctest.testmod(sys.modules[f"agui_codec.history.{name}"])
-    assert done.attempted
-    assert not done.failed
 
 
 def test_reprs(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def aiter_events(
     on_deviation: Callable[[Deviation], object] | None = None,
     allow_done: bool = False,
 ) -> AsyncGenerator[BaseEvent | dict[str, Any], None]:
-    """Iterate over the events of a stream that comes in chunks, asynchronously.
+    r"""Iterate over the events of a stream that comes in chunks, asynchronously.
 
     As :func:`iter_events`. The events of one chunk are given without another await. On an early end
     (a ``break`` followed by ``aclose``, a cancelled task, an error) ``chunks`` is closed, if it has
@@ -218,6 +218,15 @@ def aiter_events(
     Raises:
         AGUIError: For a content type that is none of AG-UI's; at once, before any byte is read.
         DecodeError: From the iteration, after the events that came before.
+
+    Example:
+        >>> import asyncio
+        >>> async def chunks():
+        ...     yield b'data: {"type":"STEP_STARTED","stepName":"search"}\n\n'
+        >>> async def main():
+        ...     return [event async for event in aiter_events(chunks(), as_dict=True)]
+        >>> asyncio.run(main())
+        [{'type': 'STEP_STARTED', 'stepName': 'search'}]
     """
     decoder = EventDecoder(
         content_type,
@@ -279,7 +288,7 @@ def read_events(
     on_deviation: Callable[[Deviation], object] | None = None,
     allow_done: bool = False,
 ) -> Generator[BaseEvent | dict[str, Any], None, None]:
-    """Iterate over the events of a recording, which is read a piece at a time.
+    r"""Iterate over the events of a recording, which is read a piece at a time.
 
     Args:
         path: A file of Server-Sent Events (``.sse``), of JSON Lines (``.jsonl``, ``.ndjson``) or of
@@ -304,6 +313,14 @@ def read_events(
         TruncatedStreamError: From the iteration, if the file ends inside an event, or before its
             compressed data do.
         DecodeError: From the iteration, after the events that came before.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "run.jsonl")
+        ...     _ = path.write_text('{"type":"STEP_STARTED","stepName":"search"}\n')
+        ...     list(read_events(path, as_dict=True))
+        [{'type': 'STEP_STARTED', 'stepName': 'search'}]
     """
     path = Path(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]

@@ -11,7 +11,7 @@ __all__ = ["AGUI_MEDIA_TYPE", "EventEncoder"]
 
 
 class EventEncoder(_native.EventEncoder, _OfficialEventEncoder):
-    """Encodes AG-UI events for a client, in the format that its ``Accept`` header asks for.
+    r"""Encodes AG-UI events for a client, in the format that its ``Accept`` header asks for.
 
     As Server-Sent Events the text of an event model is exactly that of the official
     ``ag_ui.encoder.EventEncoder``; events, values and errors that this package does not handle
@@ -44,6 +44,13 @@ class EventEncoder(_native.EventEncoder, _OfficialEventEncoder):
         EncodeError: From the encoding methods, for an object that is neither an event model nor
             a dict, or one that cannot be written. For models in JSON the error is pydantic's own
             (``PydanticSerializationError``).
+
+    Example:
+        >>> encoder = EventEncoder(accept="text/event-stream")
+        >>> encoder.encode({"type": "STEP_STARTED", "stepName": "search"})
+        'data: {"type":"STEP_STARTED","stepName":"search"}\n\n'
+        >>> encoder.get_content_type()
+        'text/event-stream'
     """
 
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:

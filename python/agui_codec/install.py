@@ -98,7 +98,16 @@ def install(
 
 
 def uninstall() -> None:
-    """Undo :func:`install`: the official class is what it was, for all its instances."""
+    """Undo :func:`install`: the official class is what it was, for all its instances.
+
+    Example:
+        >>> import agui_codec, ag_ui.encoder
+        >>> before = ag_ui.encoder.EventEncoder.encode
+        >>> agui_codec.install()
+        >>> agui_codec.uninstall()
+        >>> ag_ui.encoder.EventEncoder.encode is before
+        True
+    """
     global _options
     with _lock:
         # The lock lets this thread in again, as above: an `install()` while a method is put back

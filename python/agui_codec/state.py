@@ -37,6 +37,11 @@ def state_delta_event(before: Any, after: Any) -> StateDeltaEvent | None:
 
     Raises:
         PatchError: As :func:`agui_codec.create_patch` does.
+
+    Example:
+        >>> event = state_delta_event({"city": "Lisbon"}, {"city": "Porto"})
+        >>> EventEncoder().encode_binary(event)[6:-2]
+        b'{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/city","value":"Porto"}]}'
     """
     patch = create_patch(before, after)
     return make_event(StateDeltaEvent, delta=patch) if patch else None

@@ -42,6 +42,11 @@ def through(events: Iterable[Any], *stages: Any) -> Generator[Any, None, None]:
         TypeError: For something that is not a stage; at once. From the iteration, for a stage that
             gives something that is not an event.
         AGUIError: From the iteration, what a stage raises.
+
+    Example:
+        >>> chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+        >>> print(*(event["type"] for event in through([chunk], ChunkExpander())))
+        TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT
     """
     return _through(events, Pipeline(*stages))
 
@@ -80,6 +85,15 @@ def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncGenerator[Any, No
         TypeError: For something that is not a stage; at once. From the iteration, for a stage that
             gives something that is not an event.
         AGUIError: From the iteration, what a stage raises.
+
+    Example:
+        >>> import asyncio
+        >>> async def events():
+        ...     yield {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+        >>> async def main():
+        ...     return [event["type"] async for event in athrough(events(), ChunkExpander())]
+        >>> asyncio.run(main())
+        ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT']
     """
     return _athrough(events, Pipeline(*stages))
 
@@ -117,6 +131,11 @@ def expand_chunks(events: Iterable[Any]) -> Generator[Any, None, None]:
 
     Raises:
         SequenceError: From the iteration, for a chunk that contradicts the ones before it.
+
+    Example:
+        >>> chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+        >>> print(*(event["type"] for event in expand_chunks([chunk])))
+        TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT
     """
     return through(events, ChunkExpander())
 
@@ -133,6 +152,12 @@ def verify_events(events: Iterable[Any]) -> Generator[Any, None, None]:
     Raises:
         SequenceError: From the iteration, for an event out of place, or a stream that ended before
             its run did.
+
+    Example:
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> run = [{"type": "RUN_STARTED", **ids}, {"type": "RUN_FINISHED", **ids}]
+        >>> list(verify_events(run)) == run
+        True
     """
     return through(events, EventVerifier())
 
@@ -149,7 +174,7 @@ def client_pipeline(
     max_open: int = 10_000,
     max_items: int = 1_000_000,
 ) -> Pipeline:
-    """All that a client does between the bytes of a response and the events that it can trust.
+    r"""All that a client does between the bytes of a response and the events that it can trust.
 
     Decode, upgrade from older versions, the given middleware, enforce, expand chunks, verify: in
     this order, so that middleware sees what enforcement is going to remove, and can translate it.
@@ -183,6 +208,11 @@ def client_pipeline(
         AGUIError: For another content type. From ``feed`` and ``close``: DecodeError for bytes
             that are no event, EnforcementError for an event that is malformed, SequenceError for
             one that may not stand where it stands.
+
+    Example:
+        >>> pipeline = client_pipeline("text/event-stream")
+        >>> pipeline.feed(b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n')[0].run_id
+        'r'
     """
     return Pipeline(
         EventDecoder(

@@ -169,7 +169,20 @@ async def _events(replay: Iterator[dict[str, Any]]) -> AsyncIterator[dict[str, A
 
 
 class AsyncRunWriter:
-    """:class:`RunWriter` for asyncio; made by :meth:`AsyncEventHistory.writer`."""
+    """:class:`RunWriter` for asyncio; made by :meth:`AsyncEventHistory.writer`.
+
+    Example:
+        >>> import asyncio
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> async def main():
+        ...     async with AsyncEventHistory(SQLiteStore(":memory:")) as history:
+        ...         async with history.writer() as writer:
+        ...             await writer.write([{"type": "RUN_STARTED", **ids}])
+        ...             await writer.write([{"type": "RUN_FINISHED", **ids}])
+        ...         return writer.run.outcome
+        >>> asyncio.run(main())
+        'success'
+    """
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer

@@ -28,6 +28,13 @@ class HistoryError(AGUIError):
     Attributes:
         thread_id: The thread, where it is known.
         run_id: The run, where it is known.
+
+    Example:
+        >>> try:
+        ...     EventHistory(SQLiteStore(":memory:")).messages("t")
+        ... except HistoryError as error:
+        ...     print(error.thread_id)
+        t
     """
 
     def __init__(
@@ -39,19 +46,50 @@ class HistoryError(AGUIError):
 
 
 class RunNotFoundError(HistoryError):
-    """The history has no such run or thread. An endpoint answers 404."""
+    """The history has no such run or thread. An endpoint answers 404.
+
+    Example:
+        >>> try:
+        ...     EventHistory(SQLiteStore(":memory:")).messages("t", "r")
+        ... except RunNotFoundError as error:
+        ...     print(error.run_id)
+        r
+    """
 
 
 class DuplicateRunError(HistoryError):
-    """The thread already has a run of this id. An endpoint answers 409."""
+    """The thread already has a run of this id. An endpoint answers 409.
+
+    Example:
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> run = [{"type": "RUN_STARTED", **ids}, {"type": "RUN_FINISHED", **ids}]
+        >>> with EventHistory(SQLiteStore(":memory:")) as history:
+        ...     _ = history.append(run)
+        ...     try:
+        ...         history.append(run)
+        ...     except DuplicateRunError as error:
+        ...         print(error.run_id)
+        r
+    """
 
 
 class DamagedRunError(HistoryError):
-    """What was stored for a run cannot be read back.
+    r"""What was stored for a run cannot be read back.
 
     Attributes:
         path: The file.
         line: The line in it, counted from 1; None in a database.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "history.jsonl")
+        ...     _ = path.write_text('{"threadId": "t", "runId": "r", "events": 7}\n')
+        ...     try:
+        ...         EventHistory(JSONLinesStore(path)).messages("t", "r")
+        ...     except DamagedRunError as error:
+        ...         print(error.line, error.run_id)
+        1 r
     """
 
     def __init__(
@@ -73,6 +111,17 @@ class StoreError(HistoryError):
 
     Attributes:
         path: The database file.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "history.sqlite")
+        ...     _ = path.write_text("this is not a database, but a text of some length")
+        ...     try:
+        ...         SQLiteStore(path)
+        ...     except StoreError as error:
+        ...         print(type(error.__cause__).__name__)
+        DatabaseError
     """
 
     def __init__(self, message: str, *, path: str = "") -> None:
@@ -94,6 +143,10 @@ class RunInfo:
         stored_at: When it was stored; None if it was stored by version 0.1.
         began_at: The timestamp of its first event that has one.
         ended_at: The timestamp of its last event that has one.
+
+    Example:
+        >>> RunInfo("thread-1", "run-2", parent_run_id="run-1", outcome="success").outcome
+        'success'
     """
 
     thread_id: str
@@ -110,6 +163,18 @@ class RunStore(ABC):
 
     A run that has ended never changes. A subclass defines the abstract methods; the others have
     defaults that it may do better.
+
+    Example:
+        >>> class Audited(SQLiteStore):  # a store of your own: here one that says what is deleted
+        ...     def delete(self, **which):
+        ...         count = super().delete(**which)
+        ...         print(count, "runs deleted")
+        ...         return count
+        >>> isinstance(Audited(":memory:"), RunStore)
+        True
+        >>> EventHistory(Audited(":memory:")).delete_thread("t")
+        0 runs deleted
+        0
     """
 
     @abstractmethod
