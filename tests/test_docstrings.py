@@ -34,7 +34,7 @@ def public() -> Iterator[tuple[str, Any]]:
     for module in map(importlib.import_module, MODULES):
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name)
-            if (inspect.isclass(value) or callable(value)) and id(value) not in seen:
+            if callable(value) and id(value) not in seen:
                 seen.add(id(value))
                 yield f"{module.__name__}.{name}", value
 

@@ -1,4 +1,4 @@
-"""State: what a stream adds up to."""
+"""JSON Patch, the reducer of messages and state, and compaction."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ __all__ = [
 
 
 def state_delta_event(before: Any, after: Any) -> StateDeltaEvent | None:
-    """The STATE_DELTA that takes a consumer from one state to another.
+    """Make the STATE_DELTA that takes a consumer from one state to another.
 
     Args:
         before: The state that the consumer has: plain JSON values.
-        after: The state that it shall have.
+        after: The state that it should have.
 
     Returns:
         The event, with the patch of :func:`agui_codec.create_patch`; None if the two are equal.
