@@ -130,7 +130,7 @@ def test_what_is_no_run_is_refused(make: Callable[[], EventHistory]) -> None:
     for ask in (history.messages, history.line, history.state):
         with pytest.raises(AGUIError, match="run 'zz' of thread 't' is not stored"):
             ask("t", "zz")
-        with pytest.raises(AGUIError, match="no run of thread 'zz'"):
+        with pytest.raises(AGUIError, match="thread 'zz' is not stored"):
             ask("zz")
     assert [one.run_id for one in history.runs()] == ["r1"]
     assert make().messages("t")[0].content == "x"
