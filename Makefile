@@ -51,7 +51,7 @@ lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	$(foreach version,3.15 3.15t,$(call check_for,$(version))) true
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy --strict python/
+	$(BIN)/mypy --strict python/ benches/
 	$(BIN)/python -m mypy.stubtest --ignore-disjoint-bases \
 	  --allowlist tests/stubtest-allowlist.txt agui_codec._native
 
@@ -63,7 +63,7 @@ sanitize: ## Run the hostile tests and the stress under AddressSanitizer
 free-threads: $(NODE) ## Run the tests and the stress on a Python without its lock
 	.ci/free-threads
 
-bench: $(TOOLS) $(BUILT) ## Measure against the other codecs, on this machine
+bench: $(TOOLS) $(BUILT) $(NODE) ## Measure against other codecs; write docs/benchmarks.md and the README table
 	$(BIN)/python -m benches.report
 
 wheel: $(ENV) ## Build a wheel for this interpreter into dist/

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import repeat
 from typing import Any
@@ -14,9 +12,8 @@ from agui_codec import EventReducer, client_pipeline
 from agui_codec._demo import Contender, Document
 from agui_codec.client import AgentSubscriber, Call, HttpAgent
 from agui_codec.client.run import Source
-from benches.suite import ROOT, Absent, Budget
+from benches.suite import Absent, Budget, node_missing, seconds_in_node
 
-INTEROP = ROOT / "tests" / "interop"
 PIPELINE = "client_pipeline"
 REDUCED = "client_pipeline and EventReducer"
 RUN = "agent.run_agent"
@@ -221,17 +218,15 @@ def over_http() -> Document:
 
 def typescript(name: str, behind: int) -> Document | Absent:
     """A run of the TypeScript agent, which is given its events as objects."""
-    node = shutil.which("node")
-    if node is None or not (INTEROP / "node_modules").is_dir():
-        return Absent(name, "Node, or the packages of tests/interop, are missing")
+    if reason := node_missing():
+        return Absent(name, reason)
     chunks = frames(events())
     messages = [{"id": f"m{n}", "role": "user", "content": "Hello"} for n in range(behind)]
 
     def seconds() -> float:
         # Fewer, since it is slow.
-        job = json.dumps({"events": events(400), "messages": messages}).encode()
-        run = [node, str(INTEROP / "client_bench.mjs")]
-        return float(subprocess.run(run, input=job, capture_output=True, check=True).stdout)
+        job = {"events": events(400), "messages": messages}
+        return seconds_in_node("client_bench.mjs", job)
 
     work = counted(lambda: read(Local(chunks, as_dict=True, messages=messages)))
     contenders = [

@@ -2,10 +2,8 @@
 
 import json
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +13,7 @@ from pydantic import TypeAdapter
 
 from agui_codec import EventDecoder, EventEncoder, _demo, decode_event, to_json
 from agui_codec._demo import Contender, Document
+from benches import suite
 from benches.suite import ROOT, Absent, Budget
 
 FLOOR = "orjson.loads of the documents alone"
@@ -157,11 +156,10 @@ def fixtures() -> Document | Absent:
 
 
 def recording(file: str) -> list[Document | Absent]:
-    """A recorded run: in ``../shared/recordings``, or where ``AGUI_RECORDINGS`` says."""
-    folder = Path(os.environ.get("AGUI_RECORDINGS", ROOT.parent / "shared" / "recordings"))
-    path = folder / file
+    """A recorded run."""
+    path = suite.recording(file)
     if not path.exists():
-        return [Absent(LANGGRAPH, f"{path} is not there")]
+        return [Absent(LANGGRAPH, f"{path} is missing")]
     stream = path.read_bytes()
     chunks = [stream[at : at + CHUNK] for at in range(0, len(stream), CHUNK)]
     texts = [block[6:] for block in stream.split(b"\n\n") if block]

@@ -1,9 +1,7 @@
 """Encoding events as Server-Sent Events: models and dicts, against the official encoder."""
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ag_ui import core
@@ -12,7 +10,8 @@ from pydantic import TypeAdapter
 
 from agui_codec import EventEncoder, _demo, install, uninstall
 from agui_codec._demo import DICT, JSON, MODEL, OFFICIAL, ORJSON, Contender, Document
-from benches.suite import ROOT, Absent, Budget
+from benches import suite
+from benches.suite import Absent, Budget
 
 FLOOR = ORJSON
 
@@ -129,14 +128,10 @@ def construct_and_encode() -> Document:
 
 
 def recording(name: str, file: str) -> Document | Absent:
-    """A recorded run, encoded event by event.
-
-    The recordings are in ``../shared/recordings``, or where ``AGUI_RECORDINGS`` says.
-    """
-    folder = Path(os.environ.get("AGUI_RECORDINGS", ROOT.parent / "shared" / "recordings"))
-    path = folder / file
+    """A recorded run, encoded event by event."""
+    path = suite.recording(file)
     if not path.exists():
-        return Absent(name, f"{path} is not there")
+        return Absent(name, f"{path} is missing")
     lines = [line[6:] for line in path.read_bytes().split(b"\n") if line.startswith(b"data: ")]
     adapter: TypeAdapter[core.BaseEvent] = TypeAdapter(core.Event)
     events = [adapter.validate_json(line) for line in lines]

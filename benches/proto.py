@@ -8,11 +8,8 @@ processes is not in its time.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
-from shutil import which
 from typing import Any
 
 from ag_ui import core
@@ -20,8 +17,8 @@ from ag_ui.encoder import EventEncoder as OfficialEncoder
 
 from agui_codec import AGUI_MEDIA_TYPE, EventEncoder, _demo, make_event, proto, to_json
 from agui_codec._demo import Contender, Document
-from benches import upb
-from benches.suite import ROOT, Absent, Budget, Sizes, ask_node
+from benches import suite, upb
+from benches.suite import Absent, Budget, Sizes, ask_node, node_missing
 
 FLOOR = None
 
@@ -213,13 +210,11 @@ def google_state(event: Any, work: str) -> list[Contender]:
 
 # --- TypeScript --------------------------------------------------------------------------------
 
-PEER = ROOT / "tests/interop/proto_bench.mjs"
-
 
 def with_typescript(name: str, events: Sequence[core.BaseEvent], work: str) -> Document | Absent:
     full_name = named(work, name, "TypeScript")
-    if not which("node") or not (PEER.parent / "node_modules/@ag-ui/proto").is_dir():
-        return Absent(full_name, "Node, or npm ci in tests/interop, is missing")
+    if reason := node_missing():
+        return Absent(full_name, reason)
     if work == "encode":
         items: list[Any] = [_demo.wire_dict(event) for event in events]
     else:
@@ -227,7 +222,7 @@ def with_typescript(name: str, events: Sequence[core.BaseEvent], work: str) -> D
     job = json.dumps({work: items})
 
     def ask() -> dict[str, Any]:
-        return ask_node(PEER.name, job)
+        return ask_node("proto_bench.mjs", job)
 
     def results() -> Iterator[Any]:
         for result in ask()["results"]:
@@ -284,15 +279,11 @@ def making_and_encoding() -> Document:
 
 
 def recording(name: str, file: str) -> Sizes | Absent:
-    """What a recorded run takes on either wire, all frames of it.
-
-    The recordings are in ``../shared/recordings``, or where ``AGUI_RECORDINGS`` says.
-    """
+    """What a recorded run takes on either wire, all frames of it."""
     name = f"{name} on the wire"
-    folder = Path(os.environ.get("AGUI_RECORDINGS", ROOT.parent / "shared" / "recordings"))
-    path = folder / file
+    path = suite.recording(file)
     if not path.exists():
-        return Absent(name, f"{path} is not there")
+        return Absent(name, f"{path} is missing")
     lines = path.read_bytes().split(b"\n")
     events = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
     wires = {"Server-Sent Events": None, "protobuf": AGUI_MEDIA_TYPE}

@@ -1,29 +1,67 @@
-"""``python -m benches.report``: measures every document and puts the tables into the README."""
+"""``python -m benches.report``: measures every document and writes the figures down.
+
+All tables go to ``docs/benchmarks.md``, the rows named in ``ROWS`` to the README.
+"""
 
 import argparse
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from shutil import which
 
 from agui_codec._demo import Document, Measurement, duration, machine, measure
-from benches.suite import ROOT, Absent, Budget, Group, Sizes, chosen
+from benches.suite import HEADINGS, ROOT, Absent, Budget, Group, Sizes, chosen
 
 START = "<!-- bench:start -->"
 END = "<!-- bench:end -->"
 
-CAVEATS = """\
-Benchmarks mislead. These come from a shared machine, so read the ratios and not the times: all
-contenders of a document are measured in turn, on one core, in one process (but for Node) and by its
-own clock, and a ratio is the median over the rounds. Your events are not these. Every output is
-compared with that of the first contender, the reference, before anything is measured: ours with the
-official encoder's byte for byte. A budget is what this package holds itself to: at least (>=) so
-many times as fast as the reference, at most (<=) so many times the time of the floor.
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench`; do not edit. The six rows of the README come from here.
+
+## How it is measured
+
+These figures come from a shared machine, so trust the ratios more than the times. All contenders of
+a document take turns on one core, in one process (except Node, which times itself), by the
+process's own clock, and a ratio is the median over the rounds. Your events are not these.
+
+Every output is compared with that of the first contender, the reference, before anything is
+measured: ours with the official encoder's byte for byte. A budget is what this package holds itself
+to: at least (>=) so many times as fast as the reference, at most (<=) so many times the time of the
+floor, or at most so many nanoseconds beyond the reference (net).
 """
+
+# The README's table: what each row is called, the document, the contender.
+ROWS = [
+    ("encode a text delta", "text delta", "agui_codec, model to str"),
+    (
+        "encode a snapshot of 100 messages",
+        "MESSAGES_SNAPSHOT, 100 messages",
+        "agui_codec, model to str",
+    ),
+    ("decode a token from SSE to a model", "SSE token stream to models", "agui_codec, models"),
+    (
+        "encode a text delta as protobuf",
+        "protobuf encode, text delta, and upb",
+        "agui-codec, models",
+    ),
+    ("patch one of 1,000 records", "1 op on 1,000 records", "agui-codec"),
+    ("run an agent, a token", "a run, a token", "agent.run_agent"),
+]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was measured, as Markdown: the page of all tables, and the README's table."""
+
+    page: str
+    rows: str
 
 
 def stay_on_one_core() -> None:
@@ -36,8 +74,8 @@ def stay_on_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def report(rounds: int, only: str | None = None) -> str:
-    """Check and measure the documents; the report as Markdown.
+def report(rounds: int, only: str | None = None) -> Report:
+    """Check and measure the documents.
 
     Args:
         rounds: How often each contender is timed.
@@ -47,11 +85,16 @@ def report(rounds: int, only: str | None = None) -> str:
         AssertionError: If a contender's output is wrong.
         ValueError: If nothing is called what ``only`` says.
     """
-    parts = [CAVEATS]
-    again = "python -m benches.report" + (f' --only "{only}"' if only else "")
-    parts.append(f"Machine: {machine()}{peers()}.\n\nReproduce: `{again}`\n")
+    again = "make bench" if only is None else f'python -m benches.report --only "{only}"'
+    parts = [INTRODUCTION, f"Machine: {machine()}{peers()}.\n\nReproduce: `{again}`\n"]
+    heading = None
+    figures: dict[str, Measurement | Absent] = {}
     for group, document in chosen(only):
+        if group.name != heading:
+            heading = group.name
+            parts.append(f"## {HEADINGS[heading]}\n")
         if isinstance(document, Absent):
+            figures[document.name] = document
             parts.append(f"**{document.name}**: not measured, {document.reason}\n")
             continue
         if isinstance(document, Sizes):
@@ -60,8 +103,26 @@ def report(rounds: int, only: str | None = None) -> str:
         print(f"{group.name}: {document.name}", file=sys.stderr)
         for contender in document.contenders:
             document.check(contender)
-        parts.append(table(group, document, measure(document, rounds, sample_seconds=0.002)))
-    return "\n".join(parts)
+        measured = measure(document, rounds, sample_seconds=0.002)
+        figures[document.name] = measured
+        parts.append(table(group, document, measured))
+    return Report("\n".join(parts), summary(figures))
+
+
+def summary(figures: Mapping[str, Measurement | Absent]) -> str:
+    """The README's table, of the documents that were measured."""
+    rows = []
+    for label, document, name in ROWS:
+        measured = figures.get(document)
+        if isinstance(measured, Absent):
+            rows.append([label, "", "", f"not measured: {measured.reason}"])
+        elif measured is not None:
+            reference = next(iter(measured.samples))
+            faster = 1 / measured.ratio(name, reference)
+            times = f"{faster:.1f}x" if faster < 100 else f"{faster:,.0f}x"
+            theirs = f"{duration(measured.seconds(reference))} ({reference})"
+            rows.append([label, theirs, duration(measured.seconds(name)), times])
+    return markdown(["work", "reference", "agui-codec", "faster"], rows)
 
 
 def peers() -> str:
@@ -150,7 +211,7 @@ def sizes(document: Sizes) -> str:
 
 
 def write(readme: Path, text: str) -> bool:
-    """Put the report between the README's markers; false if it has none."""
+    """Put a table between the README's markers; false if it has none."""
     before, start, rest = readme.read_text(encoding="utf-8").partition(START)
     _, end, after = rest.partition(END)
     if not (start and end):
@@ -160,19 +221,26 @@ def write(readme: Path, text: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and write the README unless only a part was asked for."""
+    """Measure and print; write the page and the README unless only a part was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benches.report", description=__doc__)
-    parser.add_argument("--only", metavar="GROUP", help="one group or document; README untouched")
+    parser.add_argument("--only", metavar="GROUP", help="one group or document; nothing is written")
     parser.add_argument("--rounds", type=int, default=101, help="timings of each (default: 101)")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md", metavar="FILE")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", metavar="FILE")
     options = parser.parse_args(arguments)
     try:
-        text = report(options.rounds, options.only)
+        done = report(options.rounds, options.only)
     except ValueError as error:
         parser.error(str(error))
-    print(text)
-    if not options.only and not write(options.readme, text):
-        print(f"{options.readme} has no {START} and {END}: not written", file=sys.stderr)
+    print(done.page)
+    if options.only:
+        return 0
+    options.page.write_text(done.page, encoding="utf-8")
+    print(f"{options.page}: written", file=sys.stderr)
+    if not write(options.readme, done.rows):
+        print(f"{options.readme}: not written, {START} and {END} are missing", file=sys.stderr)
+        return 1
+    print(f"{options.readme}: {len(ROWS)} rows written", file=sys.stderr)
     return 0
 
 

@@ -1,11 +1,8 @@
 """The stages: expansion and verification against TypeScript's, and a pipeline against decoding."""
 
 import json
-import shutil
-import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from agui_codec import (
@@ -17,9 +14,9 @@ from agui_codec import (
     client_pipeline,
 )
 from agui_codec._demo import Contender, Document
-from benches.suite import ROOT, Absent, Budget
+from benches import suite
+from benches.suite import Absent, Budget, node_missing, seconds_in_node
 
-INTEROP = ROOT / "tests" / "interop"
 TYPESCRIPT = "@ag-ui/client (Node)"
 OURS = "agui-codec"
 DECODER = "EventDecoder alone"
@@ -71,18 +68,11 @@ def documents() -> list[Document | Absent]:
 
 def expand_and_verify(name: str, events: list[Event]) -> Document | Absent:
     """What comes out is compared by the tests; here an item is what one event gives."""
-    node = shutil.which("node")
-    if node is None or not (INTEROP / "node_modules").is_dir():
-        return Absent(name, "Node, or the packages of tests/interop, are missing")
+    if reason := node_missing():
+        return Absent(name, reason)
 
     def seconds() -> float:
-        result = subprocess.run(
-            [node, str(INTEROP / "stream_bench.mjs")],
-            input=json.dumps(events).encode(),
-            capture_output=True,
-            check=True,
-        )
-        return float(result.stdout)
+        return seconds_in_node("stream_bench.mjs", events)
 
     def ours() -> Iterator[Any]:
         feed = Pipeline(ChunkExpander(), EventVerifier()).feed
@@ -119,9 +109,9 @@ def decode_and_verify(name: str, chunks: list[bytes]) -> Document:
 def recording(name: str, file: str) -> Document | Absent:
     """A recorded stream, in one piece."""
     name = f"SSE to verified dicts, {name}"
-    path = Path(ROOT).parent / "shared" / "recordings" / file
-    if not path.is_file():
-        return Absent(name, f"there is no {path}")
+    path = suite.recording(file)
+    if not path.exists():
+        return Absent(name, f"{path} is missing")
     return decode_and_verify(name, [path.read_bytes()])
 
 
@@ -138,8 +128,9 @@ def enforce(events: list[Event]) -> Document:
     def passed(result: Any, _: None) -> bool:
         return bool(result == [events[0]])
 
+    nothing: deque[Event] = deque(maxlen=0)
     contenders = [
-        Contender("an empty builtin method", lambda: through(deque(maxlen=0).append)),
+        Contender("an empty builtin method", lambda: through(nothing.append)),
         Contender(OURS, lambda: through(EventEnforcer().feed), agrees=passed),
     ]
     return Document(ENFORCE, len(events), contenders)

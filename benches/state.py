@@ -6,8 +6,6 @@ processes is not in its time.
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from shutil import which
 from typing import Any
 
 import jsonpatch
@@ -16,7 +14,7 @@ from pydantic import TypeAdapter
 
 from agui_codec import EventReducer, apply_patch, compact_events, decode_event
 from agui_codec._demo import Contender, Document
-from benches.suite import ROOT, Absent, Budget, ask_node
+from benches.suite import Absent, Budget, ask_node, node_missing
 
 FLOOR = None
 
@@ -44,11 +42,9 @@ BUDGETS = {
 def documents() -> list[Document | Absent]:
     """One operation on a state, a run of a thousand tokens, and the same made short."""
     found: list[Document | Absent] = [one_operation(), in_place()]
-    script = Path("tests/interop/state_bench.mjs")
-    if which("node") and (ROOT / "tests/interop/node_modules/@ag-ui/client").is_dir():
-        return [*found, reduce(REDUCE, []), reduce(REDUCE_LONG, history()), compact()]
-    reason = f"{script} needs Node and npm ci in tests/interop"
-    return [*found, *(Absent(name, reason) for name in (REDUCE, REDUCE_LONG, COMPACT))]
+    if reason := node_missing():
+        return [*found, *(Absent(name, reason) for name in (REDUCE, REDUCE_LONG, COMPACT))]
+    return [*found, reduce(REDUCE, []), reduce(REDUCE_LONG, history()), compact()]
 
 
 def records() -> dict[str, Any]:
@@ -147,7 +143,7 @@ def reduce(name: str, messages: list[Any]) -> Document:
 
 def _same_events(ours: Any, theirs: Any) -> bool:
     plain = [one if isinstance(one, dict) else one.model_dump(by_alias=True) for one in ours]
-    return json.loads(json.dumps(plain)) == theirs
+    return bool(json.loads(json.dumps(plain)) == theirs)
 
 
 def compact() -> Document:

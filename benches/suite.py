@@ -2,12 +2,14 @@
 
 import atexit
 import json
+import os
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -15,12 +17,21 @@ import pytest
 from agui_codec._demo import Contender, Document
 
 ROOT = Path(__file__).parents[1]
+INTEROP = ROOT / "tests/interop"
 
-# To add a group, write the module and put its name here. It has
+# To add a group, write the module and put its name here, with its heading in the report. It has
 #   documents() -> list[Document | Sizes | Absent]
 #   FLOOR: str | None                      the contender that is as fast as can be, for a ratio
 #   BUDGETS: dict[tuple[str, str], Budget] by the names of document and contender
-GROUPS = ["encode", "decode", "proto", "stages", "state", "client"]
+HEADINGS = {
+    "encode": "Encoding",
+    "decode": "Decoding",
+    "proto": "Protobuf, and making events",
+    "stages": "Stages",
+    "state": "State",
+    "client": "A client's run",
+}
+GROUPS = list(HEADINGS)
 
 
 @dataclass(frozen=True)
@@ -96,10 +107,31 @@ def chosen(only: str | None = None) -> Iterator[tuple[Group, Document | Sizes | 
     yield from found
 
 
+def recording(file: str) -> Path:
+    """Where a recorded run is: ``../shared/recordings``, or the folder ``AGUI_RECORDINGS``."""
+    folder = os.environ.get("AGUI_RECORDINGS", ROOT.parent / "shared" / "recordings")
+    return Path(folder, file)
+
+
+def node_missing() -> str | None:
+    """Why the TypeScript packages cannot be measured; None if they can."""
+    packages = INTEROP / "node_modules/@ag-ui"
+    if which("node") and (packages / "client").is_dir() and (packages / "proto").is_dir():
+        return None
+    return "Node is missing, or `npm ci` in tests/interop"
+
+
+def seconds_in_node(script: str, job: Any) -> float:
+    """The seconds per item that a script of ``tests/interop`` measures for a job."""
+    run = ["node", str(INTEROP / script)]
+    done = subprocess.run(run, input=json.dumps(job).encode(), capture_output=True, check=True)
+    return float(done.stdout)
+
+
 @cache
 def _node(script: str) -> "subprocess.Popen[str]":
     node = subprocess.Popen(
-        ["node", str(ROOT / "tests/interop" / script)],
+        ["node", str(INTEROP / script)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

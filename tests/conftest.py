@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from sanitized import SANITIZED, SMALL_STACK
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -22,10 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 MISSING = f"the shared corpus is not at {SHARED}"
 
-# Under AddressSanitizer frames are larger, and freed memory is kept for a while.
-SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+# AddressSanitizer keeps freed memory for a while.
 MEMORY_NOISE = (80 if SANITIZED else 3) << 20
-SMALL_STACK = (1024 if SANITIZED else 256) * 1024
 
 # A run in the background of a script ignores SIGINT, and all that it starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,7 +64,7 @@ def corpus_files(pattern: str) -> list[object]:
 
 
 def on_small_stack(call: Callable[[], Any]) -> Any:
-    """What the call gives or raises in a thread with a stack of :data:`SMALL_STACK`."""
+    """What the call gives or raises in a thread with a stack of ``SMALL_STACK`` bytes."""
     results: list[Any] = []
     errors: list[BaseException] = []
 

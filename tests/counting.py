@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SANITIZED
+from sanitized import SANITIZED
 
 PRELUDE = """
 import ctypes, mmap

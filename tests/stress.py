@@ -54,6 +54,7 @@ with warnings.catch_warnings():
 from agui_codec import _native, proto
 from agui_codec.history import EventHistory, SQLiteStore
 from random_events import EVENT_CLASSES, Maker
+from sanitized import SMALL_STACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +63,6 @@ SSE = "text/event-stream"
 PROTOBUF = "application/vnd.ag-ui.event+proto"
 CONTENT_TYPES = (SSE, PROTOBUF, "application/x-ndjson")
 CLASSES = {cls.model_fields["type"].default.value: cls for cls in EVENT_CLASSES}
-# Frames are larger in builds for AddressSanitizer.
-SMALL_STACK = (1024 if "asan" in os.environ.get("LD_PRELOAD", "") else 256) * 1024
 
 
 class Prank(Exception):

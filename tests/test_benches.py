@@ -109,27 +109,56 @@ def test_a_readme_without_markers_stays(tmp_path, text):
 
 
 def test_the_whole_report(tmp_path, capsys):
-    readme = tmp_path / "README.md"
+    readme, page = tmp_path / "README.md", tmp_path / "benchmarks.md"
     readme.write_text(README)
-    assert report.main(["--rounds", "1", "--readme", str(readme)]) == 0
-    written = readme.read_text(encoding="utf-8")
-    assert written.index("Benchmarks mislead") < written.index("Machine: ")
-    assert "Reproduce: `python -m benches.report`" in written
+    files = ["--readme", str(readme), "--page", str(page)]
+    assert report.main(["--rounds", "1", *files]) == 0
+    written = page.read_text(encoding="utf-8")
+    assert written.index("trust the ratios") < written.index("Machine: ")
+    assert "Reproduce: `make bench`" in written
     for _, document in chosen():
         assert f"**{document.name}**" in written
-    assert capsys.readouterr().out.strip() in written
+    said = capsys.readouterr()
+    assert said.out.strip() == written.strip()
+    for row, *_ in report.ROWS:
+        assert f"| {row} " in readme.read_text(encoding="utf-8")
+    assert said.err.endswith(f"{page}: written\n{readme}: 6 rows written\n")
 
 
-def test_a_part_of_the_report_leaves_the_readme(tmp_path, capsys):
-    readme = tmp_path / "README.md"
+def test_a_part_of_the_report_is_not_written(tmp_path, capsys):
+    readme, page = tmp_path / "README.md", tmp_path / "benchmarks.md"
     readme.write_text(README)
-    report.main(["--rounds", "1", "--only", "tool args", "--readme", str(readme)])
+    files = ["--readme", str(readme), "--page", str(page)]
+    report.main(["--rounds", "1", "--only", "tool args", *files])
     assert "**tool args**" in capsys.readouterr().out
     assert readme.read_text() == README
+    assert not page.exists()
+
+
+def test_the_rows_of_the_readme():
+    label, document, name = report.ROWS[0]
+    measured = Measurement({"ref": [4e-6], name: [2e-7]})
+    other, absent, _ = report.ROWS[1]
+    figures = {document: measured, absent: Absent(absent, "no Node")}
+    assert report.summary(figures).splitlines() == [
+        "| work                              |  reference | agui-codec | faster                |",
+        "| --------------------------------- | ---------: | ---------: | --------------------- |",
+        f"| {label}               | 4 us (ref) |     200 ns | 20.0x                 |",
+        f"| {other} |            |            | not measured: no Node |",
+    ]
+
+
+def test_every_row_of_the_readme_is_of_a_document():
+    documents = {document.name: document for _, document in chosen()}
+    for _, document, name in report.ROWS:
+        found = documents[document]
+        names = [contender.name for contender in getattr(found, "contenders", ())]
+        assert isinstance(found, Absent) or name in names[1:]
 
 
 def test_what_is_absent_is_said(monkeypatch, capsys):
     owner = Group("group", [], None, {})
+    monkeypatch.setitem(report.HEADINGS, "group", "Group")
     monkeypatch.setattr(report, "chosen", lambda only: [(owner, Absent("doc", "it is not there"))])
     report.main(["--only", "doc"])
     assert "**doc**: not measured, it is not there" in capsys.readouterr().out

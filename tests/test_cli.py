@@ -429,7 +429,7 @@ def test_a_very_long_line_is_read_once():
 
 def test_demo_rebuilds_the_conversation():
     result = invoke("demo")
-    assert "By SSE or protobuf a client then has:" in result.output
+    assert "Over SSE or protobuf a client gets:" in result.output
     assert 'weather({"city": "Zürich"})' in result.output
     assert '  state     {"city": "Zürich", "weather": {"celsius": 18.5, "sky": "clear"}}' in (
         result.output

@@ -198,7 +198,7 @@ def test_record_to_what(tmp_path: Path) -> None:
     for name in ("out.txt", "out.sse.gz"):
         (tmp_path / name).write_text("mine")
         done = chat("localhost", "--record", str(tmp_path / name), "-m", "x")
-        assert (done.returncode, "ends in .sse, .jsonl or .pb" in done.stderr) == (2, True)
+        assert (done.returncode, "name it .sse, .jsonl or .pb" in done.stderr) == (2, True)
         assert (tmp_path / name).read_text() == "mine"
     done = chat("localhost", "--record", str(tmp_path / "nowhere" / "out.sse"), "-m", "x")
     assert done.returncode == 1

@@ -51,7 +51,7 @@ def test_names_tell(tmp_path: Path) -> None:
     for out in ("-", tmp_path / "a.txt"):
         done = convert(source, out)
         assert done.exit_code == 2
-        assert "--to is needed" in done.output
+        assert "--to is required" in done.output
     assert not (tmp_path / "a.txt").exists()
 
 

@@ -51,7 +51,7 @@ class TestDecode:
         assert lines(invoke("decode", stdin=packed * 2)) == DICTS * 2
         result = invoke("decode", stdin=packed[:-9])
         assert (result.exit_code, lines(result)) == (1, DICTS)
-        assert "stdin: line 47: the compressed data end too early" in result.stderr
+        assert "stdin: line 47: unexpected end of compressed data" in result.stderr
         result = invoke("decode", stdin=packed[:2] + b"x" * 50)
         assert "Error: stdin: the gzip data are damaged" in result.stderr
 

@@ -109,9 +109,9 @@ def test_runs_that_are_not_what_they_say(tmp_path: Path) -> None:
     reasons = [line.partition(": ")[2] for line in result.stdout.splitlines()]
     assert reasons[0] == "its parent 'zz' is not stored before it"
     assert reasons[1].startswith("Expecting value")
-    assert reasons[2] == "its first event is not its RUN_STARTED"
-    assert reasons[3] == "it has no end, and the outcome success"
-    assert reasons[4] == "its first event is not its RUN_STARTED"
+    assert reasons[2] == "the first event is not the RUN_STARTED of this run"
+    assert reasons[3] == "the outcome is success, but the run has no end"
+    assert reasons[4] == "the first event is not the RUN_STARTED of this run"
 
 
 def test_another_database_is_left_alone(tmp_path: Path) -> None:

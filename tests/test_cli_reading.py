@@ -138,18 +138,18 @@ RAW = '{"type":"RAW","event":1}'
 @pytest.mark.parametrize(
     ("text", "count", "message"),
     [
-        ("[1]", 0, "line 1: '1' where an event should be"),
-        (f"[{RAW} {RAW}]", 1, "line 1: '{' where a comma should be"),
-        (f"[{RAW},]", 1, "line 1: ',' where an event should be"),
-        (f"[{RAW},\n\n{RAW}", 2, "line 3: the JSON array has no end"),
+        ("[1]", 0, "line 1: expected an event, found '1'"),
+        (f"[{RAW} {RAW}]", 1, "line 1: expected a comma, found '{'"),
+        (f"[{RAW},]", 1, "line 1: expected an event, found ','"),
+        (f"[{RAW},\n\n{RAW}", 2, "line 3: unterminated JSON array"),
         (f'[{RAW},\n{{"type"', 1, "line 2: event 1: the stream ended inside an event"),
-        ("[]\nx", 0, "line 2: 'x' where an event should be"),
-        ("[] []", 0, "line 1: '[' where an event should be"),
+        ("[]\nx", 0, "line 2: expected an event, found 'x'"),
+        ("[] []", 0, "line 1: expected an event, found '['"),
         ("[\n{}]", 0, 'line 2: event 0: an event has a "type"'),
         ("[[1]]", 0, "line 1: event 0: an event is a JSON object, not an array"),
-        (f"[{RAW},,{RAW}]", 1, "line 1: ',,' where a comma should be"),
-        ("[}", 0, "line 1: '}' where an event should be"),
-        ('{\n"type":"RAW",\n"event":1}\n x', 1, "line 4: 'x' where an event should be"),
+        (f"[{RAW},,{RAW}]", 1, "line 1: expected a comma, found ',,'"),
+        ("[}", 0, "line 1: expected an event, found '}'"),
+        ('{\n"type":"RAW",\n"event":1}\n x', 1, "line 4: expected an event, found 'x'"),
         ('{\n"type":"RAW",\n"event":"\n"}', 0, "line 1: event 0: a control character"),
         ('[{"type":"RAW","event":[}]', 0, "line 1: event 0: '}' where a value should be"),
     ],
@@ -188,7 +188,7 @@ def test_a_schema_is_no_recording(tmp_path: Path) -> None:
     source.write_bytes(SSE)
     result = invoke("convert", source, tmp_path / "out.proto")
     assert result.exit_code == 2
-    assert "--to is needed" in result.stderr
+    assert "--to is required" in result.stderr
 
 
 def test_what_is_no_stream_leaves_the_output_alone(tmp_path: Path) -> None:

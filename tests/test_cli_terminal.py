@@ -335,7 +335,7 @@ def test_ctrl_c_shows_what_was_read(tmp_path: Path) -> None:
     path.write_bytes(lines(RUN) * 60_000)
     status, output = on_terminal("inspect", str(path), columns=120, interrupt=True)
     assert status == 130
-    assert "Interrupted: this is what was read until then" in output
+    assert "Interrupted: these are the counts so far" in output
     assert "problem     none" in output
     text = re.sub("\x1b\\[[0-9;]*m", "", output)
     count = int(re.findall(r"all +([0-9,]+)", text)[0].replace(",", ""))

@@ -117,20 +117,20 @@ def test_what_is_no_run_is_refused(make: Callable[[], EventHistory]) -> None:
     history = make()
     history.append(run("r1"))
     for events, error, message in (
-        (run("r1"), AGUIError, "'r1' of thread 't' is stored already"),
-        (run("r2", parent="zz"), AGUIError, "its parent 'zz' is not stored"),
-        (run("r2") + run("r3"), AGUIError, "one run is stored at a time, and here are 2"),
+        (run("r1"), AGUIError, "'r1' of thread 't' is already stored"),
+        (run("r2", parent="zz"), AGUIError, "parent 'zz' is not stored"),
+        (run("r2") + run("r3"), AGUIError, "expected the events of one run, found 2 runs"),
         (run("r2")[:-1], AGUIError, None),
         (run("r2")[1:], SequenceError, None),
         ([], AGUIError, None),
-        ([{"type": "RUN_ERROR", "message": "x"}], AGUIError, "here are 0"),
+        ([{"type": "RUN_ERROR", "message": "x"}], AGUIError, "found 0 runs"),
     ):
         with pytest.raises(error, match=message):
             history.append(events)
     for ask in (history.messages, history.line, history.state):
-        with pytest.raises(AGUIError, match="no run 'zz' of thread 't'"):
+        with pytest.raises(AGUIError, match="run 'zz' of thread 't' is not stored"):
             ask("t", "zz")
-        with pytest.raises(AGUIError, match="no run of thread 'zz'"):
+        with pytest.raises(AGUIError, match="thread 'zz' is not stored"):
             ask("zz")
     assert [one.run_id for one in history.runs()] == ["r1"]
     assert make().messages("t")[0].content == "x"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import pickle
 import shutil
@@ -62,10 +61,12 @@ def test_what_is_missing_is_said_at_once(store: Callable[[Any], RunStore], tmp_p
             history.reducer,
             history.end,
         ):
-            with pytest.raises(RunNotFoundError, match="no run 'nope' of thread 't'") as caught:
+            with pytest.raises(
+                RunNotFoundError, match="'nope' of thread 't' is not stored"
+            ) as caught:
                 ask("t", "nope")
             assert (caught.value.thread_id, caught.value.run_id) == ("t", "nope")
-        with pytest.raises(RunNotFoundError, match="no run of thread 'nope'"):
+        with pytest.raises(RunNotFoundError, match="thread 'nope' is not stored"):
             history.replay("nope")
         with pytest.raises(RunNotFoundError, match="parent 'nope'"):
             history.append(run("r2", parent="nope"))
@@ -90,7 +91,7 @@ def test_what_is_there_already(store: Callable[[Any], RunStore], tmp_path: Path)
     with EventHistory(store(tmp_path / "history")) as history:
         history.append(run("r1"))
         with pytest.raises(
-            DuplicateRunError, match="'r1' of thread 't' is stored already"
+            DuplicateRunError, match="'r1' of thread 't' is already stored"
         ) as caught:
             history.append(run("r1"))
         assert isinstance(caught.value, HistoryError)
@@ -489,13 +490,6 @@ def test_an_old_database_is_brought_up_to_date_by_all_at_once(tmp_path: Path) ->
 # --- and the rest --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["aio", "history", "jsonl", "sqlite", "writer"])
-def test_the_examples_of_the_docstrings(name: str) -> None:
-    done = doctest.testmod(sys.modules[f"agui_codec.history.{name}"])
-    assert done.attempted
-    assert not done.failed
-
-
 def test_reprs(tmp_path: Path) -> None:
     path = str(tmp_path / "history")
     with EventHistory(JSONLinesStore(path)) as history:
@@ -558,7 +552,7 @@ def test_a_replay_is_a_legal_stream(store: Callable[[Any], RunStore], tmp_path: 
 def test_a_run_that_broke_off_after_all_ended(tmp_path: Path) -> None:
     with EventHistory(JSONLinesStore(tmp_path / "history")) as history:
         assert history.append(run("r1"), outcome="cancelled").outcome == "success"
-        with pytest.raises(ValueError, match="outcome='open'"):
+        with pytest.raises(ValueError, match="not 'open'"):
             history.append(run("r2"), outcome="open")
         chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "half of"}
         history.append([run("r2")[0], chunk], outcome="truncated")

@@ -95,16 +95,16 @@ def test_what_an_exception_leaves(store: Callable[[], RunStore]) -> None:
 def test_finish_and_abort(store: Callable[[], RunStore]) -> None:
     with EventHistory(store()) as history:
         writer = history.writer()
-        with pytest.raises(AGUIError, match="here are 0"):
+        with pytest.raises(AGUIError, match="found 0 runs"):
             writer.finish()
         writer.write(run("r1")[:3])
-        with pytest.raises(ValueError, match="outcome='success'"):
+        with pytest.raises(ValueError, match="not 'success'"):
             writer.abort("success")
         first = writer.abort()
         assert first.outcome == "cancelled"
         assert writer.abort("error") is first
         assert writer.finish() is first
-        with pytest.raises(HistoryError, match="'r1' has ended"):
+        with pytest.raises(HistoryError, match="'r1' has already ended"):
             writer.write(run("r1")[3:4])
         writer = history.writer()
         writer.write(run("r2"))
@@ -121,10 +121,10 @@ def test_what_is_refused(store: Callable[[], RunStore]) -> None:
             history.writer().write(run("r2", parent="zz"))
         with pytest.raises(SequenceError):
             history.writer().write(run("r2")[1:])
-        with pytest.raises(AGUIError, match="here are 0"):
+        with pytest.raises(AGUIError, match="found 0 runs"):
             history.writer().write([{"type": "RUN_ERROR", "message": "x"}])
         writer = history.writer()
-        with pytest.raises(AGUIError, match="here are 2"):
+        with pytest.raises(AGUIError, match="found 2 runs"):
             writer.write(run("r2") + run("r3"))
         assert writer.finish().outcome == "success"
         assert len(history.runs()) == 2
@@ -139,9 +139,9 @@ def test_what_is_refused(store: Callable[[], RunStore]) -> None:
         writer = history.writer()
         writer.write(run("r5")[:2])
         assert history.end("t", "r5").outcome == "truncated"
-        with pytest.raises(HistoryError, match="has ended"):
+        with pytest.raises(HistoryError, match="has already ended"):
             writer.write(run("r5")[2:])
-        with pytest.raises(HistoryError, match="has ended"):
+        with pytest.raises(HistoryError, match="has already ended"):
             history.end("t", "r5")
         history.delete_thread("t")
         with pytest.raises(RunNotFoundError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import doctest
 import functools
 import gc
 import json
@@ -17,7 +16,6 @@ import psutil
 import pytest
 from ag_ui.core import TextMessageContentEvent, TextMessageEndEvent, UserMessage
 
-import agui_codec
 from agui_codec import (
     AGUIError,
     ChunkExpander,
@@ -37,7 +35,6 @@ from agui_codec import (
     client_pipeline,
     enforce_input,
     expand_chunks,
-    iter_events,
     through,
     verify_events,
 )
@@ -250,21 +247,6 @@ def test_stages_say_what_they_are() -> None:
         "Pipeline(<ChunkExpander open=0 max_open=10000>, "
         "<EventVerifier before the first run repair=True>, as_models=True)"
     )
-
-
-@pytest.mark.parametrize(
-    "documented",
-    [ChunkExpander, EventVerifier, EventVerifier.ending_events, LegacyUpgrader, LegacyDowngrader,
-     iter_events],
-    ids=lambda one: one.__name__,
-)  # fmt: skip
-def test_the_examples_in_docstrings(documented: Any) -> None:
-    names = vars(agui_codec)
-    parser = doctest.DocTestParser()
-    example = parser.get_doctest(documented.__doc__, names, documented.__name__, None, None)
-    results = doctest.DocTestRunner().run(example)
-    assert results.attempted > 0
-    assert results.failed == 0
 
 
 def test_stages_of_ones_own() -> None:

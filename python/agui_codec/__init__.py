@@ -2,7 +2,7 @@
 
 Everything between an AG-UI event object and the bytes on the network. The event classes are those
 of ``ag_ui.core``; this package has no second set. A server replaces
-``ag_ui.encoder.EventEncoder`` by :class:`EventEncoder`, or calls :func:`install` once.
+``ag_ui.encoder.EventEncoder`` with :class:`EventEncoder`, or calls :func:`install` once.
 """
 
 import warnings
@@ -154,7 +154,7 @@ _HISTORY = {
 
 
 def __getattr__(name: str) -> object:
-    """What a server seldom needs, imported on first use (SQLite alone takes milliseconds)."""
+    """Import the history on first use: servers seldom need it, and SQLite takes milliseconds."""
     if name in _HISTORY:
         from agui_codec import history
 

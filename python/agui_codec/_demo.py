@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -312,6 +313,14 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
+def build() -> str:
+    """Whether the interpreter was built with profile-guided optimisation, where it says so."""
+    options = sysconfig.get_config_var("CONFIG_ARGS")
+    if not options:
+        return ""
+    return f" (built {'with' if '--enable-optimizations' in options else 'without'} PGO)"
+
+
 def machine() -> str:
     """The machine and the versions that figures depend on, in one line."""
     cpu = platform.processor() or platform.machine()
@@ -327,5 +336,5 @@ def machine() -> str:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             versions.append(f"no {package}")
-    python = f"{platform.python_implementation()} {platform.python_version()}"
+    python = f"{platform.python_implementation()} {platform.python_version()}{build()}"
     return f"{cpu}, {os.cpu_count()} cores, {sys.platform}; {python}; {', '.join(versions)}"

@@ -1,4 +1,4 @@
-"""The official validators, which the native half asks about what it does not recognise."""
+"""The official validators, to which the native half hands what it does not recognise."""
 
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 def validator(name: str) -> TypeAdapter[Any]:
     """The validator of a type, by its name in ``ag_ui.core``.
 
-    Making one takes milliseconds, so each is made once; and pydantic looks at the frame of whoever
-    makes it, so it is made in Python.
+    Making one takes milliseconds, so each is made once. It is made in Python because pydantic looks
+    at its caller's frame.
     """
     return TypeAdapter(getattr(ag_ui.core, name))

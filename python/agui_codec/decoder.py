@@ -1,4 +1,4 @@
-"""The decoder: the bytes of a stream, in any pieces, to AG-UI events."""
+"""The decoder: from the bytes of a stream, in any pieces, to AG-UI events."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ def iter_events(
         content_type: The stream's content type; see :class:`EventDecoder`.
         as_dict: Give wire dicts instead of models of ``ag_ui.core``.
         max_event_bytes: How large one event may be, in bytes.
-        on_unknown: What becomes of an event of an unknown type: it is given as a wire dict,
+        on_unknown: What happens to an event of an unknown type: it is given as a wire dict,
             dropped, or raised as an UnknownEventError.
-        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. The default logs
-            it.
-        allow_done: Pass over ``data: [DONE]``.
+        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. By default it is
+            logged.
+        allow_done: Skip ``data: [DONE]``.
 
     Returns:
         A generator of the events: models of ``ag_ui.core`` (a wire dict for one of an unknown
         type), or wire dicts with ``as_dict=True``.
 
     Raises:
-        AGUIError: For a content type that is none of AG-UI's; at once, before any byte is read.
+        AGUIError: For another content type; at once, before any byte is read.
         DecodeError: From the iteration, after the events that came before.
 
     Example:
@@ -194,7 +194,7 @@ def aiter_events(
     on_deviation: Callable[[Deviation], object] | None = None,
     allow_done: bool = False,
 ) -> AsyncGenerator[BaseEvent | dict[str, Any], None]:
-    """Iterate over the events of a stream that comes in chunks, asynchronously.
+    r"""Iterate over the events of a stream that comes in chunks, asynchronously.
 
     As :func:`iter_events`. The events of one chunk are given without another await. On an early end
     (a ``break`` followed by ``aclose``, a cancelled task, an error) ``chunks`` is closed, if it has
@@ -206,18 +206,27 @@ def aiter_events(
         content_type: The stream's content type; see :class:`EventDecoder`.
         as_dict: Give wire dicts instead of models of ``ag_ui.core``.
         max_event_bytes: How large one event may be, in bytes.
-        on_unknown: What becomes of an event of an unknown type: it is given as a wire dict,
+        on_unknown: What happens to an event of an unknown type: it is given as a wire dict,
             dropped, or raised as an UnknownEventError.
-        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. The default logs
-            it.
-        allow_done: Pass over ``data: [DONE]``.
+        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. By default it is
+            logged.
+        allow_done: Skip ``data: [DONE]``.
 
     Returns:
         An async generator of the events.
 
     Raises:
-        AGUIError: For a content type that is none of AG-UI's; at once, before any byte is read.
+        AGUIError: For another content type; at once, before any byte is read.
         DecodeError: From the iteration, after the events that came before.
+
+    Example:
+        >>> import asyncio
+        >>> async def chunks():
+        ...     yield b'data: {"type":"STEP_STARTED","stepName":"search"}\n\n'
+        >>> async def main():
+        ...     return [event async for event in aiter_events(chunks(), as_dict=True)]
+        >>> asyncio.run(main())
+        [{'type': 'STEP_STARTED', 'stepName': 'search'}]
     """
     decoder = EventDecoder(
         content_type,
@@ -279,7 +288,7 @@ def read_events(
     on_deviation: Callable[[Deviation], object] | None = None,
     allow_done: bool = False,
 ) -> Generator[BaseEvent | dict[str, Any], None, None]:
-    """Iterate over the events of a recording, which is read a piece at a time.
+    r"""Iterate over the events of a recording, which is read a piece at a time.
 
     Args:
         path: A file of Server-Sent Events (``.sse``), of JSON Lines (``.jsonl``, ``.ndjson``) or of
@@ -288,11 +297,11 @@ def read_events(
         content_type: What the file holds, if its name does not say; see :class:`EventDecoder`.
         as_dict: Give wire dicts instead of models of ``ag_ui.core``.
         max_event_bytes: How large one event may be, in bytes.
-        on_unknown: What becomes of an event of an unknown type: it is given as a wire dict,
+        on_unknown: What happens to an event of an unknown type: it is given as a wire dict,
             dropped, or raised as an UnknownEventError.
-        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. The default logs
-            it.
-        allow_done: Pass over ``data: [DONE]``.
+        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. By default it is
+            logged.
+        allow_done: Skip ``data: [DONE]``.
 
     Returns:
         A generator of the events. The file is open from the first event to the last, or until the
@@ -304,6 +313,14 @@ def read_events(
         TruncatedStreamError: From the iteration, if the file ends inside an event, or before its
             compressed data do.
         DecodeError: From the iteration, after the events that came before.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "run.jsonl")
+        ...     _ = path.write_text('{"type":"STEP_STARTED","stepName":"search"}\n')
+        ...     list(read_events(path, as_dict=True))
+        [{'type': 'STEP_STARTED', 'stepName': 'search'}]
     """
     path = Path(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -313,7 +330,7 @@ def read_events(
         content_type = RECORDINGS.get("".join(last[-1:]))
     if content_type is None:
         known = ", ".join(RECORDINGS)
-        raise AGUIError(f"{path.name!r} does not say what it holds: {known}, or content_type=")
+        raise AGUIError(f"cannot tell the format of {path.name!r}: use {known}, or content_type=")
     return iter_events(
         _chunks(path, compressed),
         content_type,
@@ -342,7 +359,7 @@ def unzipped(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
         TruncatedStreamError: They end before the compressed data do; after what there is of these.
         gzip.BadGzipFile: They are not what gzip writes.
     """
-    # Few need it: not imported with the package.
+    # Imported only when needed.
     import zlib
 
     unpack: Any = None
@@ -366,4 +383,4 @@ def unzipped(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
 
         raise gzip.BadGzipFile(f"{name}: the gzip data are damaged: {error}") from error
     if unpack is not None:
-        raise TruncatedStreamError(f"{name}: the compressed data end too early")
+        raise TruncatedStreamError(f"{name}: unexpected end of compressed data")

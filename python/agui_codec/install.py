@@ -1,4 +1,4 @@
-"""Putting this package in the place of the official encoder, without touching its users."""
+"""Replacing the official encoder in place, without changing the code that uses it."""
 
 import inspect
 import threading
@@ -26,11 +26,11 @@ _options = _NO_OPTIONS
 
 
 def _init(self: Any, accept: object = None, **options: Any) -> None:
-    """``__init__`` of the official class with arguments that ask for something."""
+    """``__init__`` of the official class, if it is called with arguments."""
     if type(self)._encode_sse is not _Official._encode_sse:
         # A subclass with framing of its own sends text, whatever is asked for.
         accept = None
-    # The official encoder takes no notice of the argument; what is no header asks nothing.
+    # The official encoder ignores the argument, so anything but a str is ignored here.
     header = accept if isinstance(accept, str) else None
     self._agui_codec = EventEncoder(header, **{**_options, **options})
 
@@ -57,19 +57,19 @@ def install(
 ) -> None:
     r"""Make ``ag_ui.encoder.EventEncoder`` encode with this package, in place.
 
-    Works for code that has already imported the class, since it is the class that changes, and so
-    also for encoders that exist already and for subclasses. It takes the arguments and has the
+    It is the class itself that changes, so this works for code that has imported it, for encoders
+    that exist already and for subclasses. The class then takes the arguments and has the
     methods of :class:`agui_codec.EventEncoder`. ``event.model_dump_json(by_alias=True)`` of the
-    SDK's events, called with exactly this argument, takes the same path; called otherwise it is
-    pydantic's.
+    SDK's events, called with exactly this argument, is encoded here as well; any other call goes to
+    pydantic.
 
-    Calling it again replaces the options, also for encoders that exist already; only one that was
-    made with options of its own, or that answers protobuf, keeps those it was made with. It may be
-    called from any thread; :func:`uninstall` undoes it.
+    Calling it again replaces the options, also for encoders that exist already, except those made
+    with options of their own, or that answer protobuf. It may be called from any thread;
+    :func:`uninstall` undoes it.
 
     Args:
         drop_raw_event: Leave ``rawEvent`` out of every event.
-        protobuf_on_wildcard: Take ``*/*`` and ``application/*`` in an ``Accept`` header for
+        protobuf_on_wildcard: Let ``*/*`` and ``application/*`` in an ``Accept`` header choose
             protobuf; see :class:`agui_codec.EventEncoder`.
         exact_integers: Refuse an integer that protobuf cannot carry exactly, instead of sending
             the nearest double.
@@ -93,7 +93,16 @@ def install(
 
 
 def uninstall() -> None:
-    """Undo :func:`install`: the official class is what it was, for all its instances."""
+    """Undo :func:`install`: restore the official class, for all its instances.
+
+    Example:
+        >>> import agui_codec, ag_ui.encoder
+        >>> before = ag_ui.encoder.EventEncoder.encode
+        >>> agui_codec.install()
+        >>> agui_codec.uninstall()
+        >>> ag_ui.encoder.EventEncoder.encode is before
+        True
+    """
     _change(None)
 
 

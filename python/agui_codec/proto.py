@@ -1,10 +1,8 @@
 """The binary transport: events as protobuf messages, and the frames of a stream of them.
 
 The messages are those of the ``.proto`` files that are installed with this package, in
-``agui_codec/ag_ui``. ``encode`` and ``decode`` are about one message; in a stream each has its
-length in front as four bytes, big-endian, which :class:`FrameReader` takes off.
-
-The functions are native and bound without a Python frame.
+``agui_codec/ag_ui``. ``encode`` and ``decode`` handle one message; in a stream each has a
+length prefix of four bytes, big-endian, which :class:`FrameReader` removes.
 """
 
 from agui_codec._native import FrameReader

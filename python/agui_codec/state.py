@@ -1,4 +1,4 @@
-"""State: what a stream adds up to."""
+"""JSON Patch, the reducer of messages and state, and compaction."""
 
 from typing import Any
 
@@ -26,17 +26,22 @@ __all__ = [
 
 
 def state_delta_event(before: Any, after: Any) -> StateDeltaEvent | None:
-    """The STATE_DELTA that takes a consumer from one state to another.
+    """Make the STATE_DELTA that takes a consumer from one state to another.
 
     Args:
         before: The state that the consumer has: plain JSON values.
-        after: The state that it shall have.
+        after: The state that it should have.
 
     Returns:
         The event, with the patch of :func:`agui_codec.create_patch`; None if the two are equal.
 
     Raises:
         PatchError: As :func:`agui_codec.create_patch` does.
+
+    Example:
+        >>> event = state_delta_event({"city": "Lisbon"}, {"city": "Porto"})
+        >>> EventEncoder().encode_binary(event)[6:-2]
+        b'{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/city","value":"Porto"}]}'
     """
     patch = create_patch(before, after)
     return make_event(StateDeltaEvent, delta=patch) if patch else None

@@ -1,4 +1,4 @@
-"""Event streams: stages behind each other, as iterators."""
+"""Chained stages, as iterators over events."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["athrough", "client_pipeline", "expand_chunks", "through", "verify_ev
 
 
 def through(events: Iterable[Any], *stages: Any) -> Generator[Any, None, None]:
-    """Iterate over what comes out when a stream goes through stages.
+    """Iterate over the events that come out of chained stages.
 
-    At the end the stages are closed, and what that gives comes last. An error of a stage comes
-    after the events before it. If the iteration ends early, ``events`` is closed, if it has a
+    At the end the stages are closed, and what they still hold comes last. An error is raised after
+    the events before it. If the iteration ends early, ``events`` is closed, if it has a
     ``close``.
 
     Args:
@@ -41,7 +41,12 @@ def through(events: Iterable[Any], *stages: Any) -> Generator[Any, None, None]:
     Raises:
         TypeError: For something that is not a stage; at once. From the iteration, for a stage that
             gives something that is not an event.
-        AGUIError: From the iteration, what a stage raises.
+        AGUIError: From the iteration, if a stage raises it.
+
+    Example:
+        >>> chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+        >>> print(*(event["type"] for event in through([chunk], ChunkExpander())))
+        TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT
     """
     return _through(events, Pipeline(*stages))
 
@@ -64,7 +69,7 @@ def _through(events: Iterable[Any], pipeline: Pipeline) -> Generator[Any, None, 
 
 
 def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncGenerator[Any, None]:
-    """Iterate over what comes out when a stream goes through stages, asynchronously.
+    """Iterate over the events that come out of chained stages, asynchronously.
 
     As :func:`through`; the stages themselves do not wait for anything. On an early end ``events``
     is closed, if it has an ``aclose``.
@@ -79,7 +84,16 @@ def athrough(events: AsyncIterable[Any], *stages: Any) -> AsyncGenerator[Any, No
     Raises:
         TypeError: For something that is not a stage; at once. From the iteration, for a stage that
             gives something that is not an event.
-        AGUIError: From the iteration, what a stage raises.
+        AGUIError: From the iteration, if a stage raises it.
+
+    Example:
+        >>> import asyncio
+        >>> async def events():
+        ...     yield {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+        >>> async def main():
+        ...     return [event["type"] async for event in athrough(events(), ChunkExpander())]
+        >>> asyncio.run(main())
+        ['TEXT_MESSAGE_START', 'TEXT_MESSAGE_CONTENT']
     """
     return _athrough(events, Pipeline(*stages))
 
@@ -117,12 +131,17 @@ def expand_chunks(events: Iterable[Any]) -> Generator[Any, None, None]:
 
     Raises:
         SequenceError: From the iteration, for a chunk that contradicts the ones before it.
+
+    Example:
+        >>> chunk = {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"}
+        >>> print(*(event["type"] for event in expand_chunks([chunk])))
+        TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT
     """
     return through(events, ChunkExpander())
 
 
 def verify_events(events: Iterable[Any]) -> Generator[Any, None, None]:
-    """Iterate over events, each of which may stand where it stands; see :class:`EventVerifier`.
+    """Iterate over events that are checked to be in a legal order; see :class:`EventVerifier`.
 
     Args:
         events: Event models or wire dicts, without chunks.
@@ -133,6 +152,12 @@ def verify_events(events: Iterable[Any]) -> Generator[Any, None, None]:
     Raises:
         SequenceError: From the iteration, for an event out of place, or a stream that ended before
             its run did.
+
+    Example:
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> run = [{"type": "RUN_STARTED", **ids}, {"type": "RUN_FINISHED", **ids}]
+        >>> list(verify_events(run)) == run
+        True
     """
     return through(events, EventVerifier())
 
@@ -149,11 +174,11 @@ def client_pipeline(
     max_open: int = 10_000,
     max_items: int = 1_000_000,
 ) -> Pipeline:
-    """All that a client does between the bytes of a response and the events that it can trust.
+    r"""Make the stages between the bytes of a response and the events that a client can trust.
 
     Decode, upgrade from older versions, the given middleware, enforce, expand chunks, verify: in
-    this order, so that middleware sees what enforcement is going to remove, and can translate it.
-    All of them work on wire dicts, which can carry what no model can; models come last.
+    this order, so that middleware can translate what enforcement would remove. All of them work on
+    wire dicts, which can carry what models cannot; models are made last.
 
     It is a stage like any other: ``through(chunks, client_pipeline(content_type))`` for the chunks
     of bytes of a response, ``athrough`` for those of an asynchronous one, or ``feed`` and
@@ -165,12 +190,12 @@ def client_pipeline(
             events; or stages.
         as_dict: Give wire dicts instead of models of ``ag_ui.core``.
         max_event_bytes: How large one event may be; see :class:`EventDecoder`.
-        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. Without it they
+        on_deviation: Called with a :class:`Deviation` for whatever is tolerated. By default they
             are logged, at WARNING under the name ``agui_codec``.
-        allow_done: Pass over ``data: [DONE]``; see :class:`EventDecoder`.
+        allow_done: Skip ``data: [DONE]``; see :class:`EventDecoder`.
         thread_id: The thread that every run must be on: the one of the input that was sent. None
             for the thread of the first run.
-        repair: Close what a producer has left open, and drop what is out of place; see
+        repair: Close what a producer left open, and drop events out of place; see
             :class:`EventVerifier`.
         max_open: How many items may be open at once; see :class:`ChunkExpander` and
             :class:`EventVerifier`.
@@ -181,8 +206,13 @@ def client_pipeline(
 
     Raises:
         AGUIError: For another content type. From ``feed`` and ``close``: DecodeError for bytes
-            that are no event, EnforcementError for an event that is malformed, SequenceError for
-            one that may not stand where it stands.
+            that are not an event, EnforcementError for a malformed event, SequenceError for an
+            event out of place.
+
+    Example:
+        >>> pipeline = client_pipeline("text/event-stream")
+        >>> pipeline.feed(b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n')[0].run_id
+        'r'
     """
     return Pipeline(
         EventDecoder(

@@ -1,4 +1,4 @@
-"""The command line ``agui-codec``. Its commands are in ``commands``, which needs the extra."""
+"""The command line ``agui-codec``. The commands are in ``commands``, which needs the extra."""
 
 import io
 import os
@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> None:
-    """Run ``agui-codec``; without the ``cli`` extra, say how to get it and exit with 1.
+    """Run ``agui-codec``; without the ``cli`` extra, say how to get it and exit with status 1.
 
-    Status 130 after Ctrl-C, as shells have it.
+    Exits with status 130 after Ctrl-C, as shells expect.
     """
     try:
         _main()
@@ -28,7 +28,7 @@ def _main() -> None:
         sys.exit(1)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # An event may have characters that the terminal has not.
+            # An event may have characters that the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(cli.main(prog_name="agui-codec", standalone_mode=False))

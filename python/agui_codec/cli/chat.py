@@ -39,24 +39,24 @@ def _headers(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> d
 
 @click.command(short_help="Talk to an agent.")
 @click.argument("url")
-@click.option("-m", "--message", "messages", multiple=True, help="Say this; may be repeated.")
+@click.option("-m", "--message", "messages", multiple=True, help="Send this; may be repeated.")
 @click.option(
     "--header",
     "headers",
     multiple=True,
     callback=_headers,
     metavar="'NAME: VALUE'",
-    help="Send this header, too; may be repeated.",
+    help="Send this header; may be repeated.",
 )
 @click.option("--wire", type=click.Choice(["sse", "protobuf"]), default="sse", show_default=True)
-@click.option("--thread-id", help="Which conversation to go on with. By default a new one.")
+@click.option("--thread-id", help="The conversation to continue. By default a new one.")
 @click.option("--state", "shows_state", is_flag=True, help="Show how the state changes.")
-@click.option("--json", "as_json", is_flag=True, help="Write the events, one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Write the events as JSON Lines.")
 @click.option(
     "--record",
     type=click.Path(dir_okay=False),
     metavar="OUT",
-    help="Write the events to a file, too; its name tells how: .sse, .jsonl or .pb.",
+    help="Also write the events to a file, by its name as .sse, .jsonl or .pb.",
 )
 def chat(
     url: str,
@@ -70,12 +70,11 @@ def chat(
 ) -> None:
     """Talk to the agent at URL.
 
-    At a terminal, each line is a message; without one the lines of stdin are, or what -m says. What
-    the agent interrupts its run for is asked for in the same way: an answer is JSON or else text,
-    and an empty one cancels.
+    Each line typed, or read from stdin, is a message; so is each -m. When the agent interrupts its
+    run to ask for something, the next line is the answer: JSON, or else text; an empty one cancels.
 
-    Ctrl-C ends the run; Ctrl-D, or Ctrl-C at the prompt, ends the conversation. The status is 1
-    if a run fails without a terminal, or if the first one does.
+    Ctrl-C ends the run; Ctrl-D, or Ctrl-C at the prompt, ends the conversation. Exits with status 1
+    if the first run fails, or any run without a terminal.
     """
     try:
         from agui_codec.client import HttpAgent
@@ -98,7 +97,7 @@ def chat(
     if record is not None:
         target = None if record.endswith(".gz") else named(record)
         if target is None:
-            raise click.BadParameter("the name ends in .sse, .jsonl or .pb", param_hint="--record")
+            raise click.BadParameter("name it .sse, .jsonl or .pb", param_hint="--record")
     interactive = not messages and sys.stdin.isatty()
     if interactive:
         with suppress(ImportError):
@@ -336,7 +335,7 @@ def _lines(given: Iterator[str] | None, view: _View) -> Callable[[str], str | No
             read = ""
         if not read and asks:
             click.echo(err=True)
-        # Bytes that are no UTF-8 could not be sent.
+        # Bytes that are not UTF-8 could not be sent.
         read = read.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         return read.rstrip("\r\n") if read else None
 

@@ -1,4 +1,4 @@
-"""What a client makes of a stream, event by event: what it tolerates, and what it refuses."""
+"""The checks that a client makes on a stream: what it tolerates, and what it refuses."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from agui_codec import Deviation
     from agui_codec.cli.reading import Events
 
-# So many deviations are listed; the others are counted.
+# At most this many deviations are listed; the rest are counted.
 LISTED = 1000
 
 
 class Checks:
-    """The stages of a client, and what they say of a stream.
+    """The stages of a client, and what they report about a stream.
 
-    Older shapes are converted, what is unknown is removed, chunks are expanded, and each event must
-    be well-formed and may stand where it stands.
+    Older shapes are converted, unknown properties are removed, chunks are expanded, and each event
+    must be well-formed and allowed where it stands.
     """
 
     def __init__(self) -> None:
-        #: The last event that was checked, counted from 0, and its line.
+        #: The last event checked, counted from 0, and its line.
         self.index = -1
         self.line: int | None = None
-        #: What was tolerated: the first of it, and how much there was.
+        #: The first deviations that were tolerated, and how many there were.
         self.tolerated: list[dict[str, Any]] = []
         self.tolerated_count = 0
-        #: What was refused first.
+        #: The first event that was refused.
         self.problem: dict[str, Any] | None = None
-        #: Whether it was the end that was refused.
+        #: Whether it was the end of the stream that was refused.
         self.ended = False
         self._stages = Pipeline(
             LegacyUpgrader(on_deviation=self.tolerate),
@@ -71,13 +71,13 @@ class Checks:
                 self.refuse(error, ended=True)
 
     def unreadable(self, error: Exception, events: Events) -> None:
-        """What follows the last event is none."""
+        """Note that the bytes after the last event are not an event."""
         self.index, self.line = self.index + 1, events.line
         reason = str(error).removeprefix(f"{events.name}: ")
         self.refuse(error, reason=reason.removeprefix(f"event {self.index}: "))
 
     def tolerate(self, deviation: Deviation) -> None:
-        """List what was tolerated."""
+        """Note a deviation."""
         self.tolerated_count += 1
         if len(self.tolerated) < LISTED:
             one = {
@@ -91,7 +91,7 @@ class Checks:
             self.tolerated.append(one)
 
     def refuse(self, error: Exception, *, reason: str = "", ended: bool = False) -> None:
-        """Note what is wrong with the last event."""
+        """Note the problem with the last event."""
         if self.problem is None:
             self.problem = {
                 "index": self.index,
@@ -116,12 +116,12 @@ class Checks:
 
 
 def place(index: int, line: int | None) -> str:
-    """Where an event stands."""
+    """The position of an event."""
     return f"event {index} (line {line})" if line else f"event {index}"
 
 
 def deviation_said(one: dict[str, Any]) -> str:
-    """What was tolerated, in one line."""
+    """A deviation, in one line."""
     about = ": ".join(filter(None, (one["eventType"], one["path"])))
     return _said(place(one["index"], one["line"]), about, one["detail"])
 

@@ -1,8 +1,7 @@
 """The commands of ``agui-codec``.
 
-What a command prints for people goes through rich; data goes to the binary stdout. It reports what
-is wrong by raising ``click.ClickException``, which ends with status 1. Ctrl-C is click's business,
-a full disk that of ``cli.main``.
+Output for people goes through rich, data to the binary stdout. Errors are reported by raising
+``click.ClickException``, which exits with status 1. Click handles Ctrl-C, ``cli.main`` a full disk.
 """
 
 import os
@@ -19,13 +18,13 @@ from agui_codec.cli.inspect import inspect
 from agui_codec.cli.state import compact, diff, replay
 from agui_codec.cli.verify import verify
 
-# As shells have it of a program that SIGPIPE ends.
+# The status that shells give a program killed by SIGPIPE.
 BROKEN_PIPE = 141
 
 
 class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a reader of its output that has gone (``| head``) ends it quietly."""
+        """Run a command; end it quietly if the reader of its output has gone (``| head``)."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -41,9 +40,9 @@ class _Commands(click.Group):
 def cli() -> None:
     """Read, convert, check and replay streams of AG-UI events.
 
-    Commands read Server-Sent Events, JSON Lines, JSON and protobuf frames, also compressed with
-    gzip, from FILE or from stdin, and find out which of them it is. They exit with status 1 on
-    input that is not an event stream, with 130 after Ctrl-C.
+    Commands read Server-Sent Events, JSON Lines, JSON or protobuf frames, optionally compressed
+    with gzip, from FILE or stdin; the format is recognised. They exit with status 1 on input that
+    is not an event stream, and with 130 after Ctrl-C.
     """
 
 

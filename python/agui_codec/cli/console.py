@@ -1,4 +1,4 @@
-"""The console on which the commands show something to people."""
+"""The console for output that people read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import rich.console
 
 
 class Console(rich.console.Console):
-    """A console that leaves numbers as they are, and a pipe that nobody reads to its caller."""
+    """A console that does not highlight numbers, and raises if nobody reads its pipe."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, **options)

@@ -1,7 +1,6 @@
 """The commands ``convert``, ``decode`` and ``encode``: events from one form to another.
 
-All three are one; ``decode`` and ``encode`` only write to stdout, and choose another form if they
-are not told which.
+All three are one: ``decode`` and ``encode`` write to stdout, and have another default format.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 PRETTY = "pretty"
 TARGETS = ["sse", "jsonl", "protobuf", PRETTY, *SHORT]
 
-full_option = click.option("--full", is_flag=True, help="With pretty: write whole events as well.")
+full_option = click.option("--full", is_flag=True, help="With pretty: also write the whole events.")
 
 
 def target_option(help: str) -> Callable[..., Any]:
@@ -52,7 +51,7 @@ def target_option(help: str) -> Callable[..., Any]:
 @click.argument("out", type=click.File("wb", lazy=True), metavar="[OUT]", default="-")
 @source_option
 @allow_done_option
-@target_option("What to write. By default the name of OUT tells: .sse, .jsonl or .pb.")
+@target_option("Output format. By default from the name of OUT: .sse, .jsonl or .pb.")
 @full_option
 def convert(
     file: IO[bytes],
@@ -62,40 +61,39 @@ def convert(
     target: str | None,
     full: bool,
 ) -> None:
-    """Convert the events of IN to another form in OUT.
+    """Convert the events of IN to another format in OUT.
 
-    Without them, or for -: stdin and stdout.
+    They default to stdin and stdout, as does -.
 
-    IN holds Server-Sent Events, JSON Lines, a JSON array or protobuf frames, possibly compressed
+    IN holds Server-Sent Events, JSON Lines, a JSON array or protobuf frames, optionally compressed
     with gzip. OUT is compressed if its name ends with .gz: convert run.sse run.pb.gz
 
-    Each event is written at once, so that a live stream can be followed, and one of any length
-    takes no more memory than its longest event. What the binary form has no place for (properties
-    and parts that the protocol does not know) is left out and named in a warning. Input that is not
-    an event ends the work with status 1; what came before it has been written.
+    Each event is written at once, so that a live stream can be followed; memory use is that of the
+    largest event. Properties and parts that protobuf cannot carry are left out, with a warning.
+    Exits with status 1 at the first input that is not an event, after writing those before it.
     """
     target = target or named(out.name)
     if target is None:
-        raise click.UsageError("--to is needed where the name of OUT does not tell")
+        raise click.UsageError("--to is required: the name of OUT does not say the format")
     names = (getattr(file, "name", ""), out.name)
     if all(map(os.path.exists, names)) and os.path.samefile(*names):
-        # It would be emptied while it is read.
+        # It would be truncated while it is read.
         raise click.UsageError("IN and OUT are the same file")
     _convert(file, out, source, allow_done, target, full)
 
 
 @click.command(short_help="Show events as a timeline, or write them as JSON Lines.")
 @reading
-@target_option("What to write. By default pretty on a terminal, else jsonl.")
+@target_option("Output format. By default pretty on a terminal, else jsonl.")
 @full_option
 def decode(
     file: IO[bytes], source: str | None, allow_done: bool, target: str | None, full: bool
 ) -> None:
     """Show the events of FILE (- for stdin), or write them as JSON Lines.
 
-    In a pipe: JSON Lines. On a terminal one line an event: the time since the first, the type, who
-    it is of, and what it says, cut to the width of the terminal; with a column for each subagent
-    that works. The time is that of the events, or of their arrival where a stream is followed:
+    In a pipe: JSON Lines. On a terminal: one line per event, with the time since the first, the
+    type, the author and the content, cut to the width of the terminal; each active subagent has a
+    column. The time is the timestamp of the events, or of their arrival if the stream is live:
 
     curl -N ... | agui-codec decode
     """
@@ -106,21 +104,21 @@ def decode(
 
 @click.command(short_help="Write events as Server-Sent Events.")
 @reading
-@target_option("What to write. By default sse.")
+@target_option("Output format. By default sse.")
 @full_option
 def encode(
     file: IO[bytes], source: str | None, allow_done: bool, target: str | None, full: bool
 ) -> None:
     """Write the events of FILE (- for stdin) as a server does.
 
-    It is agui-codec convert --to sse. Keys in snake_case become camelCase, and optional fields that
-    are null are left out.
+    The same as agui-codec convert --to sse. Keys in snake_case become camelCase, and optional
+    fields that are null are left out.
     """
     _convert(file, None, source, allow_done, target or "sse", full)
 
 
 def named(path: str) -> str | None:
-    """What a file is to hold by its name; a compressed one by the name before `.gz`."""
+    """The format that a name stands for; of a compressed file, the name before `.gz`."""
     suffixes = [suffix for suffix in map(str.lower, Path(path).suffixes) if suffix != ".gz"]
     media = RECORDINGS.get(suffixes[-1]) if suffixes else None
     return next((name for name, held in SOURCES.items() if held == media), None)
@@ -139,7 +137,7 @@ def _convert(
     packed = out is not None and out.name.lower().endswith(".gz")
     count = 0
     with events.reporting():
-        # Only then is OUT opened, and so emptied.
+        # OUT is opened, and so truncated, only now.
         first = list(islice(stream := iter(events), 1))
         with _opened(out, packed) as output:
             live = file_size(file) is None
@@ -152,7 +150,7 @@ def _convert(
                 if not packed:
                     output.flush()
                 count += 1
-            # Of no events at all a file is made, too.
+            # An empty stream makes a file, too.
             output.flush()
 
 
@@ -160,13 +158,13 @@ def _opened(out: IO[bytes] | None, packed: bool) -> AbstractContextManager[Any]:
     if out is None:
         return nullcontext(sys.stdout.buffer)
     if packed:
-        # Its end is written also when the work is broken off.
+        # The gzip trailer is written even if the work is interrupted.
         return gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0)
     return nullcontext(out)
 
 
 def writer(out: Any, target: str, full: bool, *, live: bool) -> Write:
-    """What writes one event."""
+    """A function that writes one event."""
     if target == PRETTY:
         to_stdout = out is sys.stdout.buffer or getattr(out, "name", "") == "-"
         console = Console(file=None if to_stdout else _Text(out), soft_wrap=True)

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 WIDTH = 80
 
 INTRODUCTION = """\
-[bold]agui-codec[/] writes AG-UI events as the official encoder does, byte for byte, but
+[bold]agui-codec[/] writes AG-UI events byte for byte as the official encoder does, but
 in Rust. A server changes one import, or calls agui_codec.install() once:
 
   from agui_codec import EventEncoder     [dim]# instead of ag_ui.encoder[/]
   yield EventEncoder().encode(event)      [dim]# str; encode_binary(event): bytes[/]
 
-One run of an agent follows, event by event: the size of each frame, and what
-goes over the network. [green]=[/] says that its bytes are exactly those of
-ag_ui.encoder.EventEncoder, made from the event's model and from its dict.
+One run of an agent follows, event by event: the size of each frame, and the
+bytes on the network. [green]=[/] means that they equal those of
+ag_ui.encoder.EventEncoder, encoded from the event's model and from its dict.
 """
 
 
 @click.command()
 def demo() -> None:
-    """Encode a run, and compare with the official encoder."""
+    """Encode a run, and compare it with the official encoder."""
     console = _console()
     console.print(INTRODUCTION)
     ours, official = EventEncoder(), OfficialEncoder()
@@ -53,23 +53,23 @@ def demo() -> None:
     if differing:
         raise click.ClickException(f"{differing} frames differ from the official ones")
     console.print(
-        f"\nAll {len(run)} frames are equal, {total} bytes. By SSE or protobuf a client then has:"
+        f"\nAll {len(run)} frames are equal, {total} bytes. Over SSE or protobuf a client gets:"
     )
     _show_rebuilt(console, run)
     console.print("\nWhat encoding an event costs:")
     console.print(_speeds())
     console.print(
-        "\nMeasured now, on this machine, in turn: read the ratios. orjson is orjson.dumps\n"
+        "\nMeasured now, on this machine, in turn: trust the ratios. orjson is orjson.dumps\n"
         "of the same dict with SSE framing. Next: agui-codec bench, agui-codec --help"
     )
 
 
 def _show_rebuilt(console: Console, run: list[Any]) -> None:
-    """What a client adds the bytes up to, over both transports."""
+    """Show what a client adds the bytes up to, over both transports."""
     by_sse, by_protobuf = (rebuilt(run, media) for media in (SSE_MEDIA_TYPE, AGUI_MEDIA_TYPE))
     same = by_sse.messages == by_protobuf.messages and by_sse.state == by_protobuf.state
     if not same:
-        raise click.ClickException("SSE and protobuf add up to different things")
+        raise click.ClickException("SSE and protobuf add up to different results")
     for message in by_sse.messages:
         calls = getattr(message, "tool_calls", None) or ()
         called = "".join(f" {call.function.name}({call.function.arguments})" for call in calls)
@@ -79,7 +79,7 @@ def _show_rebuilt(console: Console, run: list[Any]) -> None:
 
 
 def _cut(text: str, room: int) -> str:
-    """The text, or its beginning and its end if there is no room for more."""
+    """The text, or its beginning and end if it is too long."""
     return text if len(text) <= room else f"{text[: room - 27]}...{text[-24:]}"
 
 
@@ -116,8 +116,8 @@ def _speeds() -> Table:
 def bench(rounds: int) -> None:
     """Measure the encoder on this machine.
 
-    All contenders are timed in turn: the ratios hold on a busy machine when the times do not.
-    Every output is compared with the official encoder's first.
+    All contenders take turns, so that the ratios hold on a busy machine even if the times do not.
+    Every output is first compared with the official encoder's.
     """
     console = _console()
     console.print(

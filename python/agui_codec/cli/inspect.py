@@ -126,23 +126,22 @@ class Summary:
         return None if self.first is None or self.last is None else self.last - self.first
 
 
-@click.command(short_help="Say what is in a stream: events by type, and runs.")
+@click.command(short_help="Count events by type, messages, tool calls and runs.")
 @reading
 @click.option("--summary", "only_summary", is_flag=True, help="Leave out the runs.")
-@click.option("--json", "as_json", is_flag=True, help="Write it as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Write the counts as one JSON object.")
 def inspect(
     file: IO[bytes], source: str | None, allow_done: bool, only_summary: bool, as_json: bool
 ) -> None:
-    """Say what is in FILE (- for stdin): events by type, and runs.
+    """Count what is in FILE (- for stdin): events by type, messages, tool calls and runs.
 
-    Bytes are those of the events as compact JSON; messages and tool calls are told apart within a
-    run. The first problem is that of a client which decodes, upgrades, enforces, expands and
-    verifies the stream; see agui-codec verify. Status 1 if there is one. Ctrl-C shows what was read
-    until then, with status 130.
+    Sizes are those of the events as compact JSON. Messages and tool calls are counted once per run.
+    The first problem is what agui-codec verify would report; the exit status is 1 if there is one.
+    Ctrl-C shows the counts so far, and exits with status 130.
     """
     summary = Summary(0 if only_summary else None if as_json else ROWS)
     checks = Checks()
-    # Of the decoder, whose events are not counted yet.
+    # From the decoder, before the events are counted.
     decoding: list[Deviation] = []
     events = Events(file, source, allow_done, on_deviation=decoding.append, progress=True)
     interrupted = False
@@ -166,7 +165,7 @@ def inspect(
     else:
         _show(summary, tolerated, count, problem, only_summary)
         if interrupted:
-            click.echo("Interrupted: this is what was read until then", err=True)
+            click.echo("Interrupted: these are the counts so far", err=True)
     if interrupted:
         click.get_current_context().exit(INTERRUPTED)
     if problem is not None:
@@ -224,7 +223,7 @@ def _show(
         _show_runs(console, summary)
     seconds = "no timestamps" if summary.duration is None else f"{summary.duration / 1000:.3f} s"
     ends = ", ".join(
-        f"{number:,} {end or 'without an end'}" for end, number in summary.ends.items() if number
+        f"{number:,} {end or 'unfinished'}" for end, number in summary.ends.items() if number
     )
     facts = [
         ("runs", f"{summary.run_count:,}{f' ({ends})' if ends else ''}"),
@@ -243,7 +242,7 @@ def _show(
 
 def _show_runs(console: Console, summary: Summary) -> None:
     headings = ("events", "bytes", "messages", "calls", "seconds")
-    # What a narrow terminal has no room for is left out whole, and said.
+    # A narrow terminal gets fewer columns, and a note of what is missing.
     room = {5: 100, 4: 90, 2: 70, 1: 50}
     shown = next((number for number, width in room.items() if console.width >= width), 0)
     table = _table("run", headings[:shown], ("thread", "end"), min_width=8)

@@ -43,7 +43,7 @@ SOURCES = {
     "json": JSONL_MEDIA_TYPE,
     "protobuf": AGUI_MEDIA_TYPE,
 }
-# Short forms are accepted, too.
+# Short names.
 SHORT = {"proto": "protobuf"}
 
 GZIP = b"\x1f\x8b"
@@ -52,7 +52,7 @@ BOM = b"\xef\xbb\xbf"
 MAX_EVENT_BYTES = 1 << 30
 # No pretty-printed document has a first line as long as this.
 LONGEST_FIRST_LINE = 1 << 20
-# Whoever works for less than this is not watched.
+# Progress is shown for work that takes longer than this.
 PROGRESS_SECONDS = 0.5
 
 # What matters for where a JSON document ends.
@@ -65,14 +65,14 @@ def source_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--from",
         "source",
         type=click.Choice([*SOURCES, *SHORT]),
-        help="What is read. By default its first bytes tell.",
+        help="Input format. By default it is recognised from the first bytes.",
     )(command)
 
 
 def allow_done_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--allow-done``."""
     return click.option(
-        "--allow-done", is_flag=True, help="Pass over a [DONE] at the end, with a warning."
+        "--allow-done", is_flag=True, help="Skip a [DONE] at the end, with a warning."
     )(command)
 
 
@@ -83,11 +83,11 @@ def reading(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Events:
-    """The events of a file, as wire dicts, and where they stand in it.
+    """The events of a file, as wire dicts, with their positions in it.
 
     Args:
         file: The file, at its beginning.
-        source: What it holds, a key of ``SOURCES`` or ``SHORT``; None to find out.
+        source: Its format, a key of ``SOURCES`` or ``SHORT``; None to recognise it.
         allow_done: As for the decoder.
         on_deviation: As for the decoder.
         progress: Show on stderr how far it has been read, if that is a terminal.
@@ -103,7 +103,7 @@ class Events:
         progress: bool = False,
     ) -> None:
         name = getattr(file, "name", None)
-        #: What it is called in an error.
+        #: Its name in error messages.
         self.name = name if isinstance(name, str) and name not in ("-", "<stdin>") else "stdin"
         #: Where the last event begins, or what is wrong, from 1; None in a binary file.
         self.line: int | None = None
@@ -124,14 +124,14 @@ class Events:
         )
 
     def close(self) -> None:
-        """Take the progress away. The file itself belongs to click."""
+        """Remove the progress bar. The file itself belongs to click."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Turn what is wrong with the file into the message that ends the command."""
+        """Turn errors in the file into the message that ends the command."""
         try:
             yield
         except (AGUIError, gzip.BadGzipFile) as error:
@@ -140,7 +140,7 @@ class Events:
             self.close()
 
     def where(self, reason: object) -> str:
-        """What is wrong, with the file and the line."""
+        """The reason, with the file and the line."""
         text = str(reason).removeprefix(f"{self.name}: ")
         line = f"line {self.line}: " if self.line else ""
         return plain(f"{self.name}: {line}{text}")
@@ -150,8 +150,8 @@ class Events:
     def _chunks(self) -> Iterator[bytes]:
         """The bytes of the file as they come, unpacked if they are compressed with gzip."""
         if self.name == "stdin" and sys.stdin is not None and sys.stdin.isatty():
-            click.echo("Reading what you type, until Ctrl-D (--help says more)", err=True)
-        # What there is of a pipe, without waiting for more.
+            click.echo("Reading from the terminal; end with Ctrl-D (see --help)", err=True)
+        # From a pipe, read what is there, without waiting for more.
         read = getattr(self._file, "read1", self._file.read)
         pieces = iter(lambda: read(CHUNK_BYTES), b"")
         if self._progress and sys.stderr.isatty():
@@ -189,7 +189,7 @@ class Events:
         return itertools.chain([start], pieces), source
 
     def _guess(self, start: bytes, *, at_end: bool) -> str | None:
-        """What a file holds that begins like this; None if that cannot be told yet."""
+        """The format of a file that begins like this; None if more is needed to tell."""
         # Of a frame's length the first byte is 0 up to 16 MiB.
         if start.startswith(b"\x00"):
             return "protobuf"
@@ -209,12 +209,12 @@ class Events:
         if name[0] in (b"data", b"event", b"id", b"retry") or text[:1] in (b":", b""):
             return "sse"
         self.line = len(start[: start.index(text)].splitlines()) + 1
-        raise AGUIError("neither JSON nor Server-Sent Events (--from says which)")
+        raise AGUIError("neither JSON nor Server-Sent Events; use --from")
 
     # --- lines and documents ---
 
     def _numbered(self, pieces: Iterator[bytes], sse: bool) -> Iterator[bytes]:
-        """The lines, one by one, so that it is known which of them an event comes of."""
+        """The lines, one by one, so that the line of each event is known."""
         inside = False
         for number, line in enumerate(_lines(pieces), 1):
             blank = not line.rstrip(b"\r\n")
@@ -241,7 +241,7 @@ class Events:
                 self.line = number
                 shown = (text or bracket)[:40].decode(errors="replace")
                 missing = "a comma" if expected else "an event"
-                raise AGUIError(f"{shown!r} where {missing} should be")
+                raise AGUIError(f"expected {missing}, found {shown!r}")
 
         for piece in pieces:
             data = held + piece
@@ -290,7 +290,7 @@ class Events:
             yield held
         elif base:
             self.line = number
-            raise AGUIError("the JSON array has no end")
+            raise AGUIError("unterminated JSON array")
         else:
             check(between + held, b"")
 
@@ -328,5 +328,5 @@ def file_size(file: IO[bytes]) -> int | None:
 
 
 def plain(text: str) -> str:
-    """A text that a stream has made up, without what a terminal would obey."""
+    """Text from a stream, with the control characters that a terminal would obey escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""The commands about what streams add up to: compact, replay, diff."""
+"""The commands that add a stream up: compact, replay, diff."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from agui_codec import Deviation
 
 
-@click.command(short_help="Write events compacted.")
+@click.command(short_help="Write fewer events that add up to the same.")
 @reading
-@target_option("What to write. By default jsonl.")
-@click.option("--reasoning", is_flag=True, help="Collapse reasoning as well.")
+@target_option("Output format. By default jsonl.")
+@click.option("--reasoning", is_flag=True, help="Collapse reasoning, too.")
 def compact(
     file: IO[bytes], source: str | None, allow_done: bool, target: str | None, reasoning: bool
 ) -> None:
     """Write the events of FILE (- for stdin) compacted.
 
-    Chunks are expanded, the deltas of a message and the arguments of a call become one event,
-    the state events of a run one snapshot. The result adds up to the same messages and state.
-    What is final is written at once.
+    Chunks are expanded. The deltas of a message become one event, as do the arguments of a tool
+    call; the state events of a run become one snapshot. The result adds up to the same messages
+    and state. Each event is written as soon as it is final.
     """
     compactor = Compactor(reasoning=reasoning)
     out = sys.stdout.buffer
@@ -52,9 +52,9 @@ def compact(
 
 @click.command(short_help="Write the messages and the state that events add up to.")
 @reading
-@click.option("--until", type=click.IntRange(0), help="Replay so many events and no more.")
-@click.option("--state", "only_state", is_flag=True, help="Write the state alone.")
-@click.option("--messages", "only_messages", is_flag=True, help="Write the messages alone.")
+@click.option("--until", type=click.IntRange(0), help="Replay only this many events.")
+@click.option("--state", "only_state", is_flag=True, help="Write only the state.")
+@click.option("--messages", "only_messages", is_flag=True, help="Write only the messages.")
 def replay(
     file: IO[bytes],
     source: str | None,
@@ -65,8 +65,8 @@ def replay(
 ) -> None:
     """Write what the events of FILE (- for stdin) add up to, as JSON.
 
-    Without options: messages, state, and what is pending. What the protocol says to tolerate
-    is reported on stderr.
+    By default: the messages, the state, and the pending interrupts and tool calls. Deviations that
+    the protocol tolerates are reported on stderr.
     """
     reducer = _reduced(Events(file, source, allow_done, progress=True), until)
     if only_state and not only_messages:
@@ -89,8 +89,8 @@ def diff(before: IO[bytes], after: IO[bytes], source: str | None, allow_done: bo
     """Write the JSON Patch that turns BEFORE into AFTER (- for stdin).
 
     Each is a JSON document, or a stream of events, which stands for the messages and the state
-    that it adds up to. A JSON array is a document; with --from json it is a stream. Status 1 if
-    they differ, as diff has it.
+    that it adds up to. A JSON array is a document; with --from json it is a stream. Exits with
+    status 1 if they differ, like diff.
     """
     files = (before, after)
     if all(_name(file) == "stdin" for file in files):
@@ -116,7 +116,7 @@ def _document(file: IO[bytes], source: str | None, allow_done: bool) -> Any:
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            # Then it has to be a stream.
+            # Not a document, so a stream.
             pass
     events = Events(io.BytesIO(data), source, allow_done)
     events.name = _name(file)
@@ -154,13 +154,13 @@ def _print(value: Any) -> None:
     try:
         data = json.dumps(value, ensure_ascii=False, indent=2).encode()
     except UnicodeEncodeError:
-        # Half a surrogate pair has no UTF-8, but it has an escape.
+        # A lone surrogate cannot be encoded as UTF-8, but it can be escaped.
         data = json.dumps(value, indent=2).encode()
     sys.stdout.buffer.write(data + b"\n")
 
 
 def rebuilt(events: list[Any], content_type: str) -> EventReducer:
-    """What the bytes of events add up to, as who receives them in small pieces knows it."""
+    """What a client adds events up to that receives them in small pieces."""
     data = EventEncoder(content_type).encode_many(events)
     pieces = (data[at : at + 64] for at in range(0, len(data), 64))
     decoded = through(pieces, EventDecoder(content_type), ChunkExpander(), EventVerifier())

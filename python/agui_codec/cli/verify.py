@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 SQLITE = b"SQLite format 3\x00"
 
 
-@click.command(short_help="Say whether a stream is valid, or a history whole.")
+@click.command(short_help="Check that a stream, or a history, is valid.")
 @reading
-@click.option("--history", is_flag=True, help="FILE is a history. By default its beginning tells.")
-@click.option("--json", "as_json", is_flag=True, help="Write the verdict as one JSON object.")
+@click.option("--history", is_flag=True, help="FILE is a history. By default this is recognised.")
+@click.option("--json", "as_json", is_flag=True, help="Write the result as one JSON object.")
 def verify(
     file: IO[bytes], source: str | None, allow_done: bool, history: bool, as_json: bool
 ) -> None:
-    """Say whether the events of FILE (- for stdin) are a valid stream.
+    """Check that the events of FILE (- for stdin) are a valid stream.
 
-    They go through what a client makes them go through: older shapes are converted, what is
-    unknown is removed, chunks are expanded, and each event must be well-formed and may stand
-    where it stands. Status 0: they are. Status 1: they are not, with the index of the event
-    (from 0), its line, what is wrong and what would have been right. What was tolerated is
-    listed, and changes nothing.
+    The checks are those of a client: older shapes are converted, unknown properties are removed,
+    chunks are expanded, and each event must be well-formed and allowed where it stands.
 
-    FILE may also be a history (of JSONLinesStore or SQLiteStore): then each run of it is checked.
+    Exits with status 0 if the stream is valid. Otherwise exits with status 1 and prints the index
+    of the event (from 0), its line, what is wrong and what was expected. Whatever was tolerated is
+    listed; it does not affect the status.
+
+    FILE may also be a history (JSONLinesStore or SQLiteStore): then each of its runs is checked.
     """
     if history or (source is None and _is_history(file)):
         _verify_history(file, as_json)
@@ -60,7 +61,7 @@ def verify(
         events.close()
     problem = checks.problem
     if as_json:
-        # One that was refused counts; the end of the stream is no event.
+        # A refused event counts; the end of the stream is not one.
         count = checks.index + (problem is not None and not checks.ended)
         verdict = {
             "valid": problem is None,
@@ -100,7 +101,7 @@ def _is_history(file: IO[bytes]) -> bool:
 def _verify_history(file: IO[bytes], as_json: bool) -> None:
     name = str(getattr(file, "name", ""))
     if not os.path.isfile(name):
-        raise click.UsageError("a history is a file, and cannot be read from stdin")
+        raise click.UsageError("a history cannot be read from stdin")
     tolerated: list[str] = []
     runs: list[RunInfo] = []
     events, problems = 0, list[dict[str, Any]]()
@@ -143,7 +144,7 @@ def _verify_history(file: IO[bytes], as_json: bool) -> None:
 def _opened(file: IO[bytes], name: str) -> RunStore:
     if file.read(len(SQLITE)) != SQLITE:
         return JSONLinesStore(name)
-    # Another database is not to be changed by being opened as a history.
+    # Opening another database as a history must not change it.
     path = Path(name).resolve().as_uri()
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True)) as database:
         database.execute("SELECT thread_id, run_id, outcome, events FROM runs LIMIT 0")
@@ -151,7 +152,7 @@ def _opened(file: IO[bytes], name: str) -> RunStore:
 
 
 def _checked(store: RunStore) -> tuple[list[RunInfo], int, list[dict[str, Any]]]:
-    """The runs of a history, how many events they have, and what is wrong."""
+    """The runs of a history, the number of their events, and the problems."""
     problems = [
         {"threadId": one.thread_id, "runId": one.run_id, "line": one.line, "reason": str(one)}
         for one in store.damaged()
@@ -186,7 +187,7 @@ def _check_run(run: RunInfo, events: list[dict[str, Any]]) -> None:
         stages.feed(event)
     first = events[0] if events else {}
     if (first.get("threadId"), first.get("runId")) != (run.thread_id, run.run_id):
-        raise AGUIError("its first event is not its RUN_STARTED")
+        raise AGUIError("the first event is not the RUN_STARTED of this run")
     ended = events[-1]["type"] in TERMINAL
     if not ended and run.outcome in ("success", "interrupt"):
-        raise AGUIError(f"it has no end, and the outcome {run.outcome}")
+        raise AGUIError(f"the outcome is {run.outcome}, but the run has no end")

@@ -1,8 +1,8 @@
-"""History: the runs of threads, kept compacted in an append-only store, and replayed.
+"""History: the runs of threads, stored compacted, and replayed.
 
-Runs of a thread form a tree: a run continues its ``parentRunId``, and one that names none continues
-the run that was stored last on its thread. What a run adds up to is what its line of ancestors adds
-up to, from the root to it.
+The runs of a thread form a tree: a run continues its ``parentRunId``, and a run without one
+continues the run that was stored last on its thread. The messages and the state at a run are what
+its line of ancestors adds up to, from the root to the run itself.
 """
 
 from agui_codec.history.aio import AsyncEventHistory, AsyncRunWriter

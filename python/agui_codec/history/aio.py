@@ -27,7 +27,7 @@ REPLAYED_AT_ONCE = 1000
 
 
 async def _in_thread(call: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-    """Make a call in a thread, and do not return before it does: not even if cancelled."""
+    """Make a call in a thread, and wait for it even if cancelled."""
     running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
     try:
         return await asyncio.shield(running)
@@ -95,7 +95,7 @@ class AsyncEventHistory:
         return await _in_thread(self._history.append, events, input=input, outcome=outcome)
 
     def writer(self, *, input: RunAgentInput | dict[str, Any] | None = None) -> AsyncRunWriter:
-        """Begin to store a run that is going to happen; see :meth:`EventHistory.writer`."""
+        """Make a writer that stores a run while it happens; see :meth:`EventHistory.writer`."""
         return AsyncRunWriter(self._history.writer(input=input))
 
     async def end(self, thread_id: str, run_id: str, outcome: str = "truncated") -> RunInfo:
@@ -125,7 +125,7 @@ class AsyncEventHistory:
     async def replay(
         self, thread_id: str, run_id: str | None = None
     ) -> AsyncIterator[dict[str, Any]]:
-        """The events that lead to a run; see :meth:`EventHistory.replay`.
+        """Read the events that lead to a run; see :meth:`EventHistory.replay`.
 
         Returns:
             An async iterator: ``async for event in await history.replay("t")``.
@@ -135,7 +135,7 @@ class AsyncEventHistory:
     async def reducer(
         self, thread_id: str, run_id: str | None = None, *, as_dict: bool = False
     ) -> EventReducer:
-        """What a thread adds up to; see :meth:`EventHistory.reducer`."""
+        """Make a reducer of a thread at a run; see :meth:`EventHistory.reducer`."""
         return await _in_thread(self._history.reducer, thread_id, run_id, as_dict=as_dict)
 
     async def messages(self, thread_id: str, run_id: str | None = None) -> list[Any]:
@@ -143,13 +143,13 @@ class AsyncEventHistory:
         return await _in_thread(self._history.messages, thread_id, run_id)
 
     async def state(self, thread_id: str, run_id: str | None = None) -> Any:
-        """Tell the state of a thread; see :meth:`EventHistory.state`."""
+        """Return the state of a thread; see :meth:`EventHistory.state`."""
         return await _in_thread(self._history.state, thread_id, run_id)
 
     async def normalized(
         self, input: RunAgentInput | dict[str, Any], *, parent_run_id: str | None = None
     ) -> dict[str, Any]:
-        """An input without what the history holds; see :meth:`EventHistory.normalized`."""
+        """Copy an input without what the history holds; see :meth:`EventHistory.normalized`."""
         return await _in_thread(self._history.normalized, input, parent_run_id=parent_run_id)
 
     async def close(self) -> None:
@@ -169,7 +169,20 @@ async def _events(replay: Iterator[dict[str, Any]]) -> AsyncIterator[dict[str, A
 
 
 class AsyncRunWriter:
-    """:class:`RunWriter` for asyncio; made by :meth:`AsyncEventHistory.writer`."""
+    """:class:`RunWriter` for asyncio; made by :meth:`AsyncEventHistory.writer`.
+
+    Example:
+        >>> import asyncio
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> async def main():
+        ...     async with AsyncEventHistory(SQLiteStore(":memory:")) as history:
+        ...         async with history.writer() as writer:
+        ...             await writer.write([{"type": "RUN_STARTED", **ids}])
+        ...             await writer.write([{"type": "RUN_FINISHED", **ids}])
+        ...         return writer.run.outcome
+        >>> asyncio.run(main())
+        'success'
+    """
 
     def __init__(self, writer: RunWriter) -> None:
         self._writer = writer

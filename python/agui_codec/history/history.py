@@ -52,7 +52,7 @@ class EventHistory:
         (['t'], 'success')
     """
 
-    #: Of so many runs the reducers are kept: mostly the next run continues one of the last.
+    #: How many reducers are cached: the next run usually continues one of the last.
     KEPT = 16
 
     def __init__(self, store: RunStore) -> None:
@@ -83,15 +83,15 @@ class EventHistory:
     ) -> RunInfo:
         """Store a run.
 
-        Chunks are expanded, the events verified and compacted. Of the messages in the input those
-        that the history holds at the parent are left out.
+        Chunks are expanded, the events verified and compacted. Messages of the input that the
+        history holds at the parent are left out.
 
         Args:
             events: The events of one run, from RUN_STARTED to RUN_FINISHED or RUN_ERROR, as SDK
                 models or wire dicts.
-            input: What the run started from, if RUN_STARTED does not say.
+            input: The input of the run, if RUN_STARTED does not have it.
             outcome: For a run that broke off, which is stored as it is: ``cancelled``, ``error`` or
-                ``truncated``. If the run's own end is there after all, that counts.
+                ``truncated``. If the events do have an end, that counts instead.
 
         Returns:
             What was stored.
@@ -129,13 +129,13 @@ class EventHistory:
         return self._store.append(info, build)
 
     def writer(self, *, input: RunAgentInput | dict[str, Any] | None = None) -> RunWriter:
-        """Begin to store a run that is going to happen, event by event.
+        """Make a writer that stores a run while it happens.
 
-        Until it has ended the outcome of the run is ``open``, and so it stays if the process is
-        killed: :meth:`end` then ends it.
+        The outcome of the run is ``open`` until it ends. If the process is killed, it stays open
+        until :meth:`end` ends it.
 
         Args:
-            input: What the run started from, if RUN_STARTED does not say.
+            input: The input of the run, if RUN_STARTED does not have it.
 
         Returns:
             A context manager with ``write(events)``, ``finish()`` and ``abort()``.
@@ -144,12 +144,12 @@ class EventHistory:
         return RunWriter(self._store, self._without_known, given)
 
     def end(self, thread_id: str, run_id: str, outcome: str = "truncated") -> RunInfo:
-        """End a run whose writer was killed, with what there is of it.
+        """End a run whose writer was killed, keeping what was written.
 
         Args:
             thread_id: The thread.
             run_id: The run, whose outcome is ``open``.
-            outcome: What it is to be: ``truncated``, ``cancelled`` or ``error``.
+            outcome: Its outcome: ``truncated``, ``cancelled`` or ``error``.
 
         Returns:
             The run as it is stored now.
@@ -195,7 +195,7 @@ class EventHistory:
             ``history.delete_before(datetime.now(timezone.utc) - timedelta(days=30))``
         """
         if time.tzinfo is None:
-            raise ValueError("time has no time zone: datetime.now(timezone.utc) has one")
+            raise ValueError("time needs a time zone, like datetime.now(timezone.utc)")
         return self._store.delete(before=time)
 
     def threads(self) -> list[str]:
@@ -235,8 +235,8 @@ class EventHistory:
     def replay(self, thread_id: str, run_id: str | None = None) -> Iterator[dict[str, Any]]:
         """Iterate over the events that lead to a run, as wire dicts.
 
-        They are one legal stream: behind a run that broke off stands a RUN_ERROR with its outcome
-        as the ``code``. Only a last run that is still open has no end.
+        They are one legal stream: a run that broke off ends with a RUN_ERROR whose ``code`` is its
+        outcome. Only if the last run is still open, the stream has no end.
 
         Args:
             thread_id: The thread.
@@ -258,7 +258,7 @@ class EventHistory:
     def reducer(
         self, thread_id: str, run_id: str | None = None, *, as_dict: bool = False
     ) -> EventReducer:
-        """What a thread adds up to at a run, to be looked at or gone on with.
+        """Make a reducer with the messages and the state of a thread at a run.
 
         Args:
             thread_id: The thread.
@@ -266,7 +266,7 @@ class EventHistory:
             as_dict: As for :class:`EventReducer`.
 
         Returns:
-            A reducer of the caller's own.
+            A new reducer, which the caller may change.
         """
         if not as_dict:
             events = self.replay(thread_id, run_id)
@@ -278,13 +278,13 @@ class EventHistory:
         return self.reducer(thread_id, run_id).messages
 
     def state(self, thread_id: str, run_id: str | None = None) -> Any:
-        """Tell the state of a thread at a run (by default the last)."""
+        """Return the state of a thread at a run (by default the last)."""
         return self.reducer(thread_id, run_id, as_dict=True).state
 
     def normalized(
         self, input: RunAgentInput | dict[str, Any], *, parent_run_id: str | None = None
     ) -> dict[str, Any]:
-        """An input without the messages that the history holds where its run begins.
+        """Copy an input without the messages that the history holds where its run begins.
 
         Args:
             input: The input of a run, a model or a dict. It is not changed.
@@ -318,7 +318,7 @@ class EventHistory:
         return {**given, "messages": messages}
 
     def _reduced(self, thread_id: str, run_id: str | None) -> EventReducer:
-        """The reducer at a run, which is not to be changed: it is kept for the next who asks."""
+        """The cached reducer at a run, which must not be changed."""
         if run_id is None:
             last = self._store.last(thread_id)
             if last is None:

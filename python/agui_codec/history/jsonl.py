@@ -256,7 +256,7 @@ class JSONLinesStore(RunStore):
             elif entry.info is None or entry.info.outcome == OPEN:
                 entry.info, entry.lines, entry.damage = info, [(self._read, len(line))], None
             else:
-                raise ValueError("the run is stored already")
+                raise ValueError("the run is already stored")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             self._note_damage(line, error)
 
@@ -353,7 +353,7 @@ class JSONLinesStore(RunStore):
                 try:
                     stored = json.loads(file.read(length))["events"]
                     if not isinstance(stored, list):
-                        raise TypeError("its events are not an array")
+                        raise TypeError("the events are not an array")
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
                     file.seek(0)
                     line = file.read(start).count(b"\n") + 1

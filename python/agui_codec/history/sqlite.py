@@ -89,7 +89,7 @@ class SQLiteStore(RunStore):
             raise StoreError(f"{self._path}: {error}{waited}", path=self._path) from error
 
     def _turn_on_log(self) -> None:
-        """Turn on the write-ahead log. SQLite does not wait for the others that do it, so we do."""
+        """Turn on the write-ahead log, waiting for others that do so, as SQLite does not."""
         deadline = time.monotonic() + self._timeout
         pause = 0.001
         while True:
@@ -146,7 +146,7 @@ class SQLiteStore(RunStore):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A transaction: all of it, or nothing."""
+        """A transaction: all or nothing."""
         with self._guard, self._errors():
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -268,7 +268,7 @@ class SQLiteStore(RunStore):
 
 
 def _storable(text: str) -> bool:
-    """Whether a text can be in the database: half a surrogate pair has no UTF-8."""
+    """Whether a text can be stored: a lone surrogate cannot be encoded as UTF-8."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 

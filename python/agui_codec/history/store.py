@@ -1,4 +1,4 @@
-"""What a store of runs offers, what all stores share, and the errors of a history."""
+"""The interface of a store of runs, what all stores share, and the errors of a history."""
 
 from __future__ import annotations
 
@@ -23,11 +23,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class HistoryError(AGUIError):
-    """What goes wrong in a history.
+    """The base of the errors of a history.
 
     Attributes:
         thread_id: The thread, where it is known.
         run_id: The run, where it is known.
+
+    Example:
+        >>> try:
+        ...     EventHistory(SQLiteStore(":memory:")).messages("t")
+        ... except HistoryError as error:
+        ...     print(error.thread_id)
+        t
     """
 
     def __init__(
@@ -39,19 +46,50 @@ class HistoryError(AGUIError):
 
 
 class RunNotFoundError(HistoryError):
-    """The history has no such run or thread. An endpoint answers 404."""
+    """The history has no such run or thread. An endpoint answers 404.
+
+    Example:
+        >>> try:
+        ...     EventHistory(SQLiteStore(":memory:")).messages("t", "r")
+        ... except RunNotFoundError as error:
+        ...     print(error.run_id)
+        r
+    """
 
 
 class DuplicateRunError(HistoryError):
-    """The thread already has a run of this id. An endpoint answers 409."""
+    """The thread already has a run of this id. An endpoint answers 409.
+
+    Example:
+        >>> ids = {"threadId": "t", "runId": "r"}
+        >>> run = [{"type": "RUN_STARTED", **ids}, {"type": "RUN_FINISHED", **ids}]
+        >>> with EventHistory(SQLiteStore(":memory:")) as history:
+        ...     _ = history.append(run)
+        ...     try:
+        ...         history.append(run)
+        ...     except DuplicateRunError as error:
+        ...         print(error.run_id)
+        r
+    """
 
 
 class DamagedRunError(HistoryError):
-    """What was stored for a run cannot be read back.
+    r"""A stored run cannot be read back.
 
     Attributes:
         path: The file.
         line: The line in it, counted from 1; None in a database.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "history.jsonl")
+        ...     _ = path.write_text('{"threadId": "t", "runId": "r", "events": 7}\n')
+        ...     try:
+        ...         EventHistory(JSONLinesStore(path)).messages("t", "r")
+        ...     except DamagedRunError as error:
+        ...         print(error.line, error.run_id)
+        1 r
     """
 
     def __init__(
@@ -69,10 +107,21 @@ class DamagedRunError(HistoryError):
 
 
 class StoreError(HistoryError):
-    """The database failed, or stayed locked for too long; its own error is the ``__cause__``.
+    """The database failed, or stayed locked for too long; the ``__cause__`` is its own error.
 
     Attributes:
         path: The database file.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "history.sqlite")
+        ...     _ = path.write_text("this is not a database, but a text of some length")
+        ...     try:
+        ...         SQLiteStore(path)
+        ...     except StoreError as error:
+        ...         print(type(error.__cause__).__name__)
+        DatabaseError
     """
 
     def __init__(self, message: str, *, path: str = "") -> None:
@@ -82,18 +131,22 @@ class StoreError(HistoryError):
 
 @dataclass(frozen=True)
 class RunInfo:
-    """A stored run. Two are equal if all but their times are.
+    """A stored run. Equality ignores the times.
 
     Args:
         thread_id: The thread.
         run_id: The run.
         parent_run_id: The run that it continues; None for the first of a thread.
         outcome: ``success``, ``interrupt``, ``cancelled`` or ``error``, as the run's last event
-            says; for a run that broke off what its writer said, mostly ``truncated``; ``open``
+            says; for a run that broke off, what its writer said, usually ``truncated``; ``open``
             while it is being written, and after its writer was killed.
         stored_at: When it was stored; None if it was stored by version 0.1.
         began_at: The timestamp of its first event that has one.
         ended_at: The timestamp of its last event that has one.
+
+    Example:
+        >>> RunInfo("thread-1", "run-2", parent_run_id="run-1", outcome="success").outcome
+        'success'
     """
 
     thread_id: str
@@ -109,7 +162,19 @@ class RunStore(ABC):
     """Where an :class:`EventHistory` keeps its runs.
 
     A run that has ended never changes. A subclass defines the abstract methods; the others have
-    defaults that it may do better.
+    defaults, which it may override to be faster.
+
+    Example:
+        >>> class Audited(SQLiteStore):  # a store of your own: here one that says what is deleted
+        ...     def delete(self, **which):
+        ...         count = super().delete(**which)
+        ...         print(count, "runs deleted")
+        ...         return count
+        >>> isinstance(Audited(":memory:"), RunStore)
+        True
+        >>> EventHistory(Audited(":memory:")).delete_thread("t")
+        0 runs deleted
+        0
     """
 
     @abstractmethod
@@ -119,7 +184,7 @@ class RunStore(ABC):
         Args:
             run: The run, which must be new to its thread. Its parent must be stored; None stands
                 for the last run of the thread. With the outcome ``open`` more events may follow.
-            build: Called with the parent, while no other writer can come between, for the events.
+            build: Called with the parent, under the store's lock, for the events to store.
 
         Returns:
             The run with its parent and the time.
@@ -173,14 +238,14 @@ class RunStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the store holds open."""
+        """Release what the store holds open."""
 
     def info(self, thread_id: str, run_id: str) -> RunInfo | None:
         """Look up one run; None if it is not stored."""
         return next((run for run in self.runs(thread_id) if run.run_id == run_id), None)
 
     def last(self, thread_id: str) -> RunInfo | None:
-        """Look up the run of a thread that was stored last; None if there is none."""
+        """Look up the last run stored of a thread; None if there is none."""
         return next(reversed(self.runs(thread_id)), None)
 
     def events_of(self, runs: Iterable[RunInfo]) -> Iterator[list[dict[str, Any]]]:
@@ -189,40 +254,40 @@ class RunStore(ABC):
             yield self.events(run.thread_id, run.run_id)
 
     def damaged(self) -> list[DamagedRunError]:
-        """List what the store knows to be damaged, without reading the events of every run."""
+        """List the damage that the store knows of, without reading the events of every run."""
         return []
 
 
 def settled(store: RunStore, run: RunInfo) -> str | None:
-    """The parent of a run that is about to be stored behind the others of its thread."""
+    """The parent of a run that is about to be stored, checked."""
     thread_id, parent = run.thread_id, run.parent_run_id
     if store.info(thread_id, run.run_id) is not None:
-        message = f"run {run.run_id!r} of thread {thread_id!r} is stored already"
+        message = f"run {run.run_id!r} of thread {thread_id!r} is already stored"
         raise DuplicateRunError(message, thread_id=thread_id, run_id=run.run_id)
     if parent is None:
         last = store.last(thread_id)
         return None if last is None else last.run_id
     if store.info(thread_id, parent) is None:
-        message = f"run {run.run_id!r}: its parent {parent!r} is not stored in thread {thread_id!r}"
+        message = f"run {run.run_id!r}: parent {parent!r} is not stored in thread {thread_id!r}"
         raise RunNotFoundError(message, thread_id=thread_id, run_id=parent)
     return parent
 
 
 def still_open(store: RunStore, thread_id: str, run_id: str) -> RunInfo:
-    """The run, which must be one that more can be stored of."""
+    """The run, which must be open."""
     run = store.info(thread_id, run_id)
     if run is None:
         raise missing(thread_id, run_id)
     if run.outcome != OPEN:
-        message = f"run {run_id!r} of thread {thread_id!r} has ended ({run.outcome})"
+        message = f"run {run_id!r} of thread {thread_id!r} has already ended ({run.outcome})"
         raise HistoryError(message, thread_id=thread_id, run_id=run_id)
     return run
 
 
 def missing(thread_id: str, run_id: str | None) -> RunNotFoundError:
-    """That a run is not in the history."""
-    what = "run" if run_id is None else f"run {run_id!r}"
-    message = f"there is no {what} of thread {thread_id!r}"
+    """The error for a run, or a thread, that is not in the history."""
+    run = "" if run_id is None else f"run {run_id!r} of "
+    message = f"{run}thread {thread_id!r} is not stored"
     return RunNotFoundError(message, thread_id=thread_id, run_id=run_id)
 
 
@@ -233,7 +298,7 @@ def now() -> datetime:
 
 
 def moment(milliseconds: Any) -> datetime | None:
-    """The time of a timestamp; None for what is none, or beyond the years of ``datetime``."""
+    """The time of a timestamp; None if it is not a number, or beyond the years of ``datetime``."""
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
         return None
     if not math.isfinite(milliseconds):

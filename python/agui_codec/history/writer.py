@@ -1,4 +1,4 @@
-"""Runs as they are put into a history: checked, compacted, and written while they run."""
+"""Runs on their way into a history: checked, compacted, and written while they run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     Normalize = Callable[[dict[str, Any], str, str], dict[str, Any]]
 
 TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
-# What a run that broke off may be stored as.
+# The outcomes of a run that broke off.
 BROKEN = ("truncated", "cancelled", "error")
 
 
 class _Unclosed:
-    """A verifier that does not mind if the stream just stops."""
+    """A verifier that accepts a stream that just stops."""
 
     def __init__(self) -> None:
         self.feed = EventVerifier().feed
@@ -49,7 +49,7 @@ class Record:
     """One run, event by event: what is to be stored of it, and what is known about it.
 
     Args:
-        input: What the run started from, if RUN_STARTED does not say.
+        input: The input of the run, if RUN_STARTED does not have it.
         whole: Whether the run must come to its end.
     """
 
@@ -91,7 +91,7 @@ class Record:
     def _start(self, event: Event, kind: str) -> dict[str, Any]:
         if self.started is not None or kind != "RUN_STARTED":
             count = 0 if self.started is None else 2
-            raise AGUIError(f"one run is stored at a time, and here are {count}")
+            raise AGUIError(f"expected the events of one run, found {count} runs")
         self.started = json.loads(to_json(event))
         if self._input is not None:
             self.started["input"] = self._input
@@ -105,7 +105,7 @@ class Record:
     def info(self, outcome: str | None = None) -> RunInfo:
         """What is known about the run: it ended by itself, or with this outcome."""
         if self.started is None:
-            raise AGUIError("one run is stored at a time, and here are 0")
+            raise AGUIError("expected the events of one run, found 0 runs")
         given = self.started.get("input") or {}
         return RunInfo(
             self.started["threadId"],
@@ -123,7 +123,7 @@ class Record:
             self.started["input"] = without_known(given, thread_id, parent)
 
     def close(self) -> None:
-        """Nothing more is kept."""
+        """End the compaction: nothing more is kept."""
         self._compacted += map(to_json, self._compactor.close())
 
     def compacted(self) -> bytes:
@@ -135,10 +135,10 @@ class Record:
 class RunWriter:
     """Stores a run while it runs; made by :meth:`EventHistory.writer`.
 
-    Each :meth:`write` is in the store when it returns, so that what a killed process had written is
-    there. At the end the events are compacted. As a context manager it ends the run when the block
-    is left: as the events say, else as ``truncated``; by an exception as ``error``, by
-    a cancellation (of a task, Ctrl-C, a closed generator) as ``cancelled``.
+    Each :meth:`write` is in the store when it returns, so nothing written is lost if the process is
+    killed. At the end the events are compacted. As a context manager it ends the run when the block
+    is left: as the events say, or else as ``truncated``; after an exception as ``error``; after a
+    cancellation (of a task, Ctrl-C, a closed generator) as ``cancelled``.
 
     Example:
         >>> from agui_codec.history import EventHistory, SQLiteStore
@@ -167,19 +167,19 @@ class RunWriter:
         return f"RunWriter(thread {run.thread_id!r}, run {run.run_id!r}, {run.outcome})"
 
     def write(self, events: Iterable[Event]) -> None:
-        """Store events: a batch for the store, so not one by one where they come fast.
+        """Store events, as one batch: where they come fast, pass several at a time.
 
         Args:
             events: The next events of the run, the first of all RUN_STARTED.
 
         Raises:
-            SequenceError: An event may not stand where it stands. Those before it are stored.
+            SequenceError: An event is out of place. Those before it are stored.
             DuplicateRunError: The run is stored already.
             RunNotFoundError: Its parent is not stored; or it was deleted.
             AGUIError: The first event is not RUN_STARTED, or the run has ended.
         """
         if self.run is not None and self.run.outcome != OPEN:
-            raise HistoryError(f"run {self.run.run_id!r} has ended ({self.run.outcome})")
+            raise HistoryError(f"run {self.run.run_id!r} has already ended ({self.run.outcome})")
         batch: list[Any] = []
         try:
             for event in events:
@@ -208,7 +208,7 @@ class RunWriter:
         self._record.keep(batch)
 
     def finish(self) -> RunInfo:
-        """End the run: as its last event says, or as ``truncated`` if that did not come.
+        """End the run: as its last event says, or as ``truncated`` if it has no end.
 
         Returns:
             The run as it is stored.
@@ -223,7 +223,7 @@ class RunWriter:
 
         Args:
             outcome: ``cancelled``, ``error`` or ``truncated``. If the run's own end was written,
-                that counts.
+                that counts instead.
 
         Returns:
             The run as it is stored.
@@ -235,7 +235,7 @@ class RunWriter:
         checked_outcome(outcome)
         if self.run is None or self.run.outcome == OPEN:
             info = self._record.info(outcome)
-            # (Behind an event that was refused nothing comes any more.)
+            # (After a refused event nothing more is kept.)
             if self._record.error is None:
                 self._record.keep(self._record.check(None))
             self._record.close()
@@ -254,7 +254,7 @@ class RunWriter:
         self.leave(kind)
 
     def leave(self, kind: type[BaseException] | None) -> None:
-        """End the run for a block that was left, by an exception of this class or without one."""
+        """End the run as its block is left: by an exception of this class, or normally."""
         if self.run is None:
             return
         if kind is None:
@@ -264,9 +264,9 @@ class RunWriter:
 
 
 def checked_outcome(outcome: str) -> None:
-    """Raise ValueError for what no run that broke off is stored as."""
+    """Raise ValueError unless this is an outcome of a run that broke off."""
     if outcome not in BROKEN:
-        raise ValueError(f"outcome={outcome!r}: one of {', '.join(BROKEN)} is meant")
+        raise ValueError(f"outcome must be one of {', '.join(BROKEN)}, not {outcome!r}")
 
 
 def array(documents: Iterable[bytes]) -> bytes:
@@ -284,7 +284,7 @@ def plain_input(input: RunAgentInput | dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(event: Any, name: str) -> Any:
-    """A field of a model or a dict; None if code of the caller's has taken it away meanwhile."""
+    """A field of a model or a dict; None if it has been removed meanwhile."""
     return event.get(name) if isinstance(event, dict) else getattr(event, name, None)
 
 
@@ -296,4 +296,4 @@ def _outcome(last: dict[str, Any]) -> str:
 
 
 def ignore(_deviation: object) -> None:
-    """Whoever received the stream was told already."""
+    """Ignore a deviation: the receiver of the stream has already reported it."""
