@@ -56,7 +56,7 @@ lint: $(TOOLS) $(BUILT) ## Check formatting, lints and types
 	  --allowlist tests/stubtest-allowlist.txt agui_codec._native
 
 # Options: STRESS_SECONDS (1800 by default, and a quarter of it with threads), SEED, STRESS_ONLY=1.
-sanitize: ## Run the hostile tests and the stress under AddressSanitizer
+sanitize: $(NODE) ## Run the hostile tests and the stress under AddressSanitizer
 	.ci/sanitize
 
 # Options: STRESS_SECONDS (300 by default), SEED, STRESS_ONLY=1, FREE_THREADED_PYTHON.
