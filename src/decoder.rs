@@ -117,6 +117,15 @@ impl OnUnknown {
 /// Raises:
 ///     AGUIError: For another content type.
 ///     ValueError: For another ``on_unknown``.
+///
+/// Example:
+///     >>> decoder = EventDecoder("text/event-stream", as_dict=True)
+///     >>> decoder.feed(b'data: {"type":"STEP_STARTED",')
+///     []
+///     >>> decoder.feed(b'"stepName":"search"}\n\n')
+///     [{'type': 'STEP_STARTED', 'stepName': 'search'}]
+///     >>> decoder.close()
+///     []
 #[pyclass(module = "agui_codec")]
 pub struct EventDecoder {
     transport: Transport,
@@ -517,6 +526,12 @@ impl EventDecoder {
 ///     DecodeError: For anything that is not a JSON object with a string ``type``, or (as a model)
 ///         that pydantic refuses; then pydantic's error is the cause. ``path`` says where in the
 ///         event, ``offset`` at which byte of the document.
+///
+/// Example:
+///     >>> decode_event('{"type":"STEP_STARTED","stepName":"search"}').step_name
+///     'search'
+///     >>> decode_event(b'{"type":"STEP_STARTED","stepName":"search"}', as_dict=True)
+///     {'type': 'STEP_STARTED', 'stepName': 'search'}
 #[pyfunction]
 #[pyo3(signature = (data, /, *, as_dict=false))]
 pub fn decode_event<'py>(

@@ -25,6 +25,12 @@ use crate::input::Callback;
 /// ``inexact_number`` (what the protobuf wire makes of a number that it cannot carry);
 /// ``overwritten`` (a chunk's property that its opener already has); ``done`` (a
 /// ``[DONE]`` where an event should be). The reducer adds its own.
+///
+/// Example:
+///     >>> enforcer = EventEnforcer(on_deviation=lambda found: print(found.kind, found.path))
+///     >>> enforcer.feed({"type": "STEP_STARTED", "stepName": "s", "colour": "red"})
+///     unknown_property colour
+///     [{'type': 'STEP_STARTED', 'stepName': 's'}]
 #[pyclass(module = "agui_codec", frozen, eq, hash, get_all)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Deviation {

@@ -340,6 +340,10 @@ impl EventEncoder {
 ///     EncodeError: For an object that is neither, a dict without ``type``, a value in a dict that
 ///         JSON cannot carry, or nesting deeper than ``MAX_DEPTH``; its ``path`` says where. For
 ///         models the error is pydantic's own (``PydanticSerializationError``).
+///
+/// Example:
+///     >>> to_json({"type": "STEP_STARTED", "step_name": "search"})
+///     b'{"type":"STEP_STARTED","stepName":"search"}'
 #[pyfunction]
 #[pyo3(signature = (event, /))]
 pub fn to_json<'py>(py: Python<'py>, event: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {

@@ -12,7 +12,13 @@ create_exception!(
     agui_codec,
     AGUIError,
     PyValueError,
-    "The base of all errors that agui_codec raises of its own."
+    "The base of all errors that agui_codec raises of its own.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     EventDecoder(\"text/html\")\n\
+     \x20   ... except AGUIError as error:\n\
+     \x20   ...     print(type(error).__mro__[1].__name__)\n\
+     \x20   ValueError"
 );
 create_exception!(
     agui_codec,
@@ -20,7 +26,13 @@ create_exception!(
     AGUIError,
     "An object that cannot be written as an AG-UI event.\n\n\
      Attributes:\n    path: where in the event the trouble is, like `messages[2].content`; \
-     empty for the event as a whole."
+     empty for the event as a whole.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     to_json({\"type\": \"STATE_SNAPSHOT\", \"snapshot\": {\"when\": object()}})\n\
+     \x20   ... except EncodeError as error:\n\
+     \x20   ...     print(error.path)\n\
+     \x20   snapshot.when"
 );
 create_exception!(
     agui_codec,
@@ -30,7 +42,13 @@ create_exception!(
      Attributes:\n    path: which field, like `outcome.interrupts[1].reason`.\n    \
      event_index: which event, counted from 0 by the stage that refused it; None for a run's input.\n    \
      event_type: its `type`.\n    \
-     reason: what is wrong with it, without the rest."
+     reason: what is wrong with it, without the rest.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     EventEnforcer().feed({\"type\": \"STEP_STARTED\", \"stepName\": 7})\n\
+     \x20   ... except EnforcementError as error:\n\
+     \x20   ...     print(error.event_index, error.path)\n\
+     \x20   0 stepName"
 );
 create_exception!(
     agui_codec,
@@ -41,7 +59,13 @@ create_exception!(
      event_type: its `type`, or None at the end of the stream.\n    \
      id: the id of the message, call, step or run that it is about, or None.\n    \
      expected: what would have been right.\n    \
-     reason: what is wrong, without the rest."
+     reason: what is wrong, without the rest.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     EventVerifier().feed({\"type\": \"STEP_STARTED\", \"stepName\": \"search\"})\n\
+     \x20   ... except SequenceError as error:\n\
+     \x20   ...     print(error.event_index, error.event_type)\n\
+     \x20   0 STEP_STARTED"
 );
 
 create_exception!(
@@ -49,7 +73,14 @@ create_exception!(
     ConcurrentUseError,
     AGUIError,
     "An object for one stream that was called while another call of it was running: by another \
-     thread, or by a callback of its own."
+     thread, or by a callback of its own.\n\n\
+     Example:\n\
+     \x20   >>> decoder = EventDecoder(allow_done=True, on_deviation=lambda deviation: decoder.feed(b\"\"))\n\
+     \x20   >>> try:\n\
+     \x20   ...     decoder.feed(b\"data: [DONE]\\n\\n\")\n\
+     \x20   ... except ConcurrentUseError:\n\
+     \x20   ...     print(\"a callback called its own decoder\")\n\
+     \x20   a callback called its own decoder"
 );
 
 /// An object that keeps a stream's state, for one call alone.
@@ -183,7 +214,13 @@ create_exception!(
     "A JSON Patch that is malformed or does not apply.\n\n\
      Attributes:\n    operation_index: which operation; None for the patch as a whole.\n    \
      path: its `path`, or its `from` if that is the trouble.\n    \
-     reason: what is wrong, without the two."
+     reason: what is wrong, without the two.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     apply_patch({\"a\": 1}, [{\"op\": \"remove\", \"path\": \"/b\"}])\n\
+     \x20   ... except PatchError as error:\n\
+     \x20   ...     print(error.operation_index, error.path)\n\
+     \x20   0 /b"
 );
 
 create_exception!(
@@ -194,25 +231,53 @@ create_exception!(
      Attributes:\n    offset: the byte at which the trouble begins, counted from the start of the \
      stream (for a single document: of the document); None if unknown.\n    \
      path: where in the event, like `messages[2].content`; empty for the event as a whole.\n    \
-     event_index: which event of the stream, counted from 0; None for a single document."
+     event_index: which event of the stream, counted from 0; None for a single document.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     decode_event('{\"type\": \"STEP_STARTED\", \"stepName\": NaN}')\n\
+     \x20   ... except DecodeError as error:\n\
+     \x20   ...     print(error.offset)\n\
+     \x20   37"
 );
 create_exception!(
     agui_codec,
     FrameTooLargeError,
     DecodeError,
-    "An event, or what might become one, is longer than the limit."
+    "An event, or what might become one, is longer than the limit.\n\n\
+     Example:\n\
+     \x20   >>> try:\n\
+     \x20   ...     EventDecoder(max_event_bytes=10).feed(b\"data: more than ten bytes\")\n\
+     \x20   ... except FrameTooLargeError:\n\
+     \x20   ...     print(\"too large\")\n\
+     \x20   too large"
 );
 create_exception!(
     agui_codec,
     TruncatedStreamError,
     DecodeError,
-    "The stream ended inside an event."
+    "The stream ended inside an event.\n\n\
+     Example:\n\
+     \x20   >>> decoder = EventDecoder()\n\
+     \x20   >>> decoder.feed(b\"data: {\")\n\
+     \x20   []\n\
+     \x20   >>> try:\n\
+     \x20   ...     decoder.close()\n\
+     \x20   ... except TruncatedStreamError:\n\
+     \x20   ...     print(\"the stream broke off\")\n\
+     \x20   the stream broke off"
 );
 create_exception!(
     agui_codec,
     UnknownEventError,
     DecodeError,
-    "A well-formed event of a type that this version of the protocol does not have."
+    "A well-formed event of a type that this version of the protocol does not have.\n\n\
+     Example:\n\
+     \x20   >>> decoder = EventDecoder(on_unknown=\"raise\")\n\
+     \x20   >>> try:\n\
+     \x20   ...     decoder.feed(b'data: {\"type\":\"NEW\"}\\n\\n')\n\
+     \x20   ... except UnknownEventError as error:\n\
+     \x20   ...     print(error.event_index)\n\
+     \x20   0"
 );
 
 /// One step from an object to a value inside it.

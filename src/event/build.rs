@@ -339,7 +339,12 @@ Returns:
     or refused) are handed to the class itself, as is a class that this package does not know.
 
 Raises:
-    pydantic.ValidationError: As the class itself does.";
+    pydantic.ValidationError: As the class itself does.
+
+Example:
+    >>> from ag_ui.core import StepStartedEvent
+    >>> make_event(StepStartedEvent, step_name=\"search\") == StepStartedEvent(step_name=\"search\")
+    True";
 
     #[inline]
     fn call<'py>(arguments: &Arguments<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -154,6 +154,13 @@ impl Frames {
 /// A frame is a message with its length in front as four bytes, big-endian. The stream may come
 /// in any pieces. After an error the reader cannot be used on: where the next frame would begin is
 /// not known.
+///
+/// Example:
+///     >>> from agui_codec import proto
+///     >>> message = proto.encode({"type": "STEP_STARTED", "stepName": "a"})
+///     >>> frame = len(message).to_bytes(4, "big") + message
+///     >>> proto.FrameReader().feed(frame) == [message]
+///     True
 #[pyclass(module = "agui_codec.proto")]
 pub struct FrameReader {
     frames: Frames,

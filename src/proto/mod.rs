@@ -91,6 +91,11 @@ pub fn proto_encode<'py>(
 ///     DecodeError: For anything else that is no event, also for one that the model's class
 ///         refuses (then the ``ValidationError`` is its cause). Its ``offset`` and ``path`` say
 ///         where.
+///
+/// Example:
+///     >>> from agui_codec import proto
+///     >>> proto.decode(bytes.fromhex("7a070a02080e120161"), as_dict=True)
+///     {'type': 'STEP_STARTED', 'stepName': 'a'}
 #[pyfunction]
 #[pyo3(signature = (data, *, as_dict=false, on_deviation=None))]
 pub fn proto_decode<'py>(

@@ -24,6 +24,10 @@ impl TooLarge {
 ///     id: The last event ID of the stream so far; empty for none.
 ///     retry: The reconnection time in milliseconds that the stream asked for since the event
 ///         before; None if it did not.
+///
+/// Example:
+///     >>> ServerSentEvent(data="hello").event
+///     'message'
 #[pyclass(module = "agui_codec", frozen, eq, hash, get_all)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerSentEvent {
@@ -88,6 +92,11 @@ impl ServerSentEvent {
 ///
 /// Args:
 ///     max_event_bytes: How many bytes the data of one event, or any one line, may have.
+///
+/// Example:
+///     >>> parser = SSEParser()
+///     >>> parser.feed(b"event: tick\ndata: 1\ndata: 2\n\n")
+///     [ServerSentEvent(event='tick', data='1\n2', id='', retry=None)]
 #[pyclass(module = "agui_codec")]
 pub struct SSEParser {
     parser: Parser,

@@ -18,6 +18,11 @@ use crate::errors::AGUIError;
 use crate::event::EventType;
 
 /// What the application of an event changed.
+///
+/// Example:
+///     >>> change = EventReducer().apply({"type": "STATE_SNAPSHOT", "snapshot": 1})
+///     >>> change.state, change.message_ids, bool(change)
+///     (True, (), True)
 #[pyclass(module = "agui_codec", frozen, eq)]
 pub struct Change {
     /// The ids of the messages that were added, written to, replaced or dropped.

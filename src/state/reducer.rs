@@ -41,6 +41,17 @@ use crate::input::Callback;
 /// Raises:
 ///     AGUIError: A message without ``id`` or ``role``, or a value nested deeper than 254 levels.
 ///     TypeError: ``messages`` is no iterable, or one of them neither a model nor a dict.
+///
+/// Example:
+///     >>> reducer = EventReducer(state={"city": "Lisbon"})
+///     >>> for event in [
+///     ...     {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"},
+///     ...     {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "Hello"},
+///     ...     {"type": "STATE_DELTA", "delta": [{"op": "add", "path": "/sky", "value": "clear"}]},
+///     ... ]:
+///     ...     _ = reducer.apply(event)
+///     >>> reducer.messages[0].content, reducer.state
+///     ('Hello', {'city': 'Lisbon', 'sky': 'clear'})
 #[pyclass(module = "agui_codec")]
 pub struct EventReducer {
     reduction: Reduction,

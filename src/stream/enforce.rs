@@ -45,6 +45,11 @@ fn known_version() -> &'static str {
 ///
 /// Raises:
 ///     EnforcementError: From ``feed``, naming the field.
+///
+/// Example:
+///     >>> enforcer = EventEnforcer(on_deviation=lambda deviation: None)
+///     >>> enforcer.feed({"type": "STEP_STARTED", "stepName": "search", "colour": "red"})
+///     [{'type': 'STEP_STARTED', 'stepName': 'search'}]
 #[pyclass(module = "agui_codec", frozen)]
 pub struct EventEnforcer {
     index: AtomicUsize,
@@ -299,6 +304,12 @@ pub fn input_info() -> Option<&'static ClassInfo> {
 ///
 /// Raises:
 ///     EnforcementError: If a known field is malformed.
+///
+/// Example:
+///     >>> request = {"threadId": "t", "runId": "r", "messages": [], "colour": "red"}
+///     >>> clean = enforce_input(request, on_deviation=lambda deviation: None)
+///     >>> "colour" in clean
+///     False
 #[pyfunction]
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn enforce_input<'py>(

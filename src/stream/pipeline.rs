@@ -136,6 +136,14 @@ impl Link {
 ///
 /// Raises:
 ///     TypeError: For something that is no stage.
+///
+/// Example:
+///     >>> def ends(event):
+///     ...     return event if event["type"].endswith("END") else None
+///     >>> pipeline = Pipeline(ChunkExpander(), ends)
+///     >>> _ = pipeline.feed({"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Hi"})
+///     >>> pipeline.feed({"type": "RUN_FINISHED", "threadId": "t", "runId": "r"})
+///     [{'type': 'TEXT_MESSAGE_END', 'messageId': 'm'}]
 #[pyclass(module = "agui_codec", frozen)]
 pub struct Pipeline {
     links: Vec<Link>,

@@ -116,6 +116,13 @@ fn input(draft: &mut Draft<'_>, path: &str, era: Era, notes: &mut Notes) -> PyRe
 ///
 /// Raises:
 ///     ValueError: If ``max_version`` is no version.
+///
+/// Example:
+///     >>> request = {"threadId": "t", "runId": "r", "messages": [], "protocolVersion": "1.0"}
+///     >>> request |= {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+///     >>> older = downgrade_input(request, "0.0.57", on_deviation=lambda deviation: None)
+///     >>> "protocolVersion" in older
+///     False
 #[pyfunction]
 #[pyo3(signature = (run_agent_input, /, max_version=None, *, on_deviation=None))]
 pub fn downgrade_input<'py>(

@@ -319,6 +319,11 @@ const RESPELLED: &str = "read a field under its Python name";
 /// Returns:
 ///     The input, the same object if there is nothing to convert. Fields under their Python names
 ///     (``thread_id``) are given the wire's, too.
+///
+/// Example:
+///     >>> request = {"thread_id": "t", "run_id": "r", "messages": []}
+///     >>> sorted(upgrade_input(request, on_deviation=lambda deviation: None))
+///     ['messages', 'runId', 'threadId']
 #[pyfunction]
 #[pyo3(signature = (run_agent_input, /, *, on_deviation=None))]
 pub fn upgrade_input<'py>(
