@@ -296,7 +296,7 @@ class TestRecordings:
 
     def test_other_names(self, tmp_path: Path) -> None:
         for name in ("a", "a.gz", "a.txt", "a.sse.zip"):
-            with pytest.raises(AGUIError, match="does not say what it holds"):
+            with pytest.raises(AGUIError, match="cannot tell the format"):
                 read_events(tmp_path / name)
         path = tmp_path / "a.txt"
         path.write_bytes(STREAMS[JSONL])
