@@ -136,6 +136,40 @@ def test_what_is_no_run_is_refused(make: Callable[[], EventHistory]) -> None:
     assert make().messages("t")[0].content == "x"
 
 
+@pytest.mark.parametrize(
+    ("at", "fields", "said"),
+    [
+        (0, {"input": "x"}, "RUN_STARTED: input is not an object"),
+        (0, {"input": {"parentRunId": 5}}, "RUN_STARTED: input: parentRunId is not a string"),
+        (0, {"input": {"messages": 5}}, "RUN_STARTED: input: messages is not an array"),
+        (0, {"input": {"messages": [5]}}, r"input.messages\[0\] is not a message with an id"),
+        (0, {"input": {"messages": [{"id": 5}]}}, r"input.messages\[0\] is not a message"),
+        (0, {"parentRunId": 5}, "RUN_STARTED: parentRunId is not a string"),
+        (-1, {"outcome": "success"}, "RUN_FINISHED: outcome is not an object"),
+        (-1, {"outcome": ["x"]}, "RUN_FINISHED: outcome is not an object"),
+        (-1, {"outcome": {"type": 5}}, "RUN_FINISHED: outcome: type is not a string"),
+    ],
+)
+def test_a_run_that_could_not_be_read_again_is_refused(
+    make: Callable[[], EventHistory], at: int, fields: dict[str, Any], said: str
+) -> None:
+    history = make()
+    history.append(run("a"))
+    events = run("b")
+    events[at].update(fields)
+    with pytest.raises(AGUIError, match=said):
+        history.append(events)
+    assert [one.run_id for one in history.runs()] == ["a"]
+
+
+def test_null_stands_for_what_is_not_there(make: Callable[[], EventHistory]) -> None:
+    history = make()
+    history.append(run("a"))
+    events = run("b", input={"messages": None, "parentRunId": None})
+    events[-1]["outcome"] = {"type": None}
+    assert history.append(events).outcome == "success"
+
+
 def test_outcomes(make: Callable[[], EventHistory]) -> None:
     history = make()
     failed = [*run("r1")[:-1], {"type": "RUN_ERROR", "message": "x"}]

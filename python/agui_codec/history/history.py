@@ -314,7 +314,7 @@ class EventHistory:
 
     def _without_known(self, given: dict[str, Any], thread_id: str, run_id: str) -> dict[str, Any]:
         held = self._reduced(thread_id, run_id)
-        messages = [one for one in given.get("messages", ()) if held.message(one["id"]) is None]
+        messages = [one for one in given.get("messages") or () if held.message(one["id"]) is None]
         return {**given, "messages": messages}
 
     def _reduced(self, thread_id: str, run_id: str | None) -> EventReducer:

@@ -95,6 +95,7 @@ class Record:
         self.started = json.loads(to_json(event))
         if self._input is not None:
             self.started["input"] = self._input
+        _check_started(self.started)
         return self.started
 
     def keep(self, events: Iterable[Any]) -> None:
@@ -288,11 +289,40 @@ def _field(event: Any, name: str) -> Any:
     return event.get(name) if isinstance(event, dict) else getattr(event, name, None)
 
 
+def _check_started(started: dict[str, Any]) -> None:
+    """Refuse a RUN_STARTED whose parent or input the history could not read.
+
+    Raises:
+        AGUIError: It says what is wrong, and where.
+    """
+    given = _checked(started, "input", dict, "RUN_STARTED") or {}
+    for one, at in ((started, "RUN_STARTED"), (given, "RUN_STARTED: input")):
+        _checked(one, "parentRunId", str, at)
+    for position, message in enumerate(
+        _checked(given, "messages", list, "RUN_STARTED: input") or ()
+    ):
+        where = f"RUN_STARTED: input.messages[{position}]"
+        if not isinstance(message, dict) or not isinstance(message.get("id"), str):
+            raise AGUIError(f"{where} is not a message with an id")
+
+
 def _outcome(last: dict[str, Any]) -> str:
     if last["type"] == "RUN_ERROR":
         return "error"
-    outcome: str = (last.get("outcome") or {}).get("type", "success")
-    return outcome
+    outcome = _checked(last, "outcome", dict, "RUN_FINISHED") or {}
+    kind: str | None = _checked(outcome, "type", str, "RUN_FINISHED: outcome")
+    return kind or "success"
+
+
+_JSON_NAMES: dict[type, str] = {dict: "an object", list: "an array", str: "a string"}
+
+
+def _checked(document: dict[str, Any], name: str, kind: type, where: str) -> Any:
+    """What stands under a name, if it is of this type; None if there is nothing."""
+    value = document.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise AGUIError(f"{where}: {name} is not {_JSON_NAMES[kind]}")
+    return value
 
 
 def ignore(_deviation: object) -> None:
