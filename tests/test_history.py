@@ -142,8 +142,12 @@ def test_what_is_no_run_is_refused(make: Callable[[], EventHistory]) -> None:
         (0, {"input": "x"}, "RUN_STARTED: input is not an object"),
         (0, {"input": {"parentRunId": 5}}, "RUN_STARTED: input: parentRunId is not a string"),
         (0, {"input": {"messages": 5}}, "RUN_STARTED: input: messages is not an array"),
-        (0, {"input": {"messages": [5]}}, r"input.messages\[0\] is not a message with an id"),
-        (0, {"input": {"messages": [{"id": 5}]}}, r"input.messages\[0\] is not a message"),
+        (
+            0,
+            {"input": {"messages": [5]}},
+            r"RUN_STARTED: input: messages\[0\] is not a message with an id",
+        ),
+        (0, {"input": {"messages": [{"id": 5}]}}, r"input: messages\[0\] is not a message"),
         (0, {"parentRunId": 5}, "RUN_STARTED: parentRunId is not a string"),
         (-1, {"outcome": "success"}, "RUN_FINISHED: outcome is not an object"),
         (-1, {"outcome": ["x"]}, "RUN_FINISHED: outcome is not an object"),
@@ -160,6 +164,25 @@ def test_a_run_that_could_not_be_read_again_is_refused(
     with pytest.raises(AGUIError, match=said):
         history.append(events)
     assert [one.run_id for one in history.runs()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "the input has no threadId"),
+        ({"threadId": 5}, "the input: threadId is not a string"),
+        ({"threadId": "t", "parentRunId": 5}, "the input: parentRunId is not a string"),
+        ({"threadId": "t", "messages": 5}, "the input: messages is not an array"),
+        ({"threadId": "t", "messages": [{}]}, r"messages\[0\] is not a message with an id"),
+    ],
+)
+def test_an_input_that_cannot_be_normalized_is_refused(
+    make: Callable[[], EventHistory], given: dict[str, Any], said: str
+) -> None:
+    history = make()
+    history.append(run("a"))
+    with pytest.raises(AGUIError, match=said):
+        history.normalized(given)
 
 
 def test_null_stands_for_what_is_not_there(make: Callable[[], EventHistory]) -> None:

@@ -12,6 +12,7 @@ from agui_codec.history.writer import (
     TERMINAL,
     Record,
     RunWriter,
+    check_input,
     checked_outcome,
     ignore,
     plain_input,
@@ -250,7 +251,7 @@ class EventHistory:
     def _replay(self, line: list[RunInfo]) -> Iterator[dict[str, Any]]:
         for run, events in zip(line, self._store.events_of(line), strict=True):
             yield from events
-            ended = bool(events) and events[-1]["type"] in TERMINAL
+            ended = bool(events) and events[-1].get("type") in TERMINAL
             if not ended and (run.outcome != OPEN or run is not line[-1]):
                 message = f"the run broke off ({run.outcome})"
                 yield {"type": "RUN_ERROR", "message": message, "code": run.outcome}
@@ -295,10 +296,11 @@ class EventHistory:
             A wire dict. Replaying a run with it gives the same messages as with ``input``.
 
         Raises:
-            AGUIError: The input has no thread.
+            AGUIError: The input has no thread, or messages without an id.
         """
         plain = plain_input(input)
-        if "threadId" not in plain:
+        check_input(plain, "the input")
+        if plain.get("threadId") is None:
             raise AGUIError("the input has no threadId")
         parent = parent_run_id or plain.get("parentRunId")
         if parent is None:

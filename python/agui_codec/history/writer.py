@@ -76,7 +76,7 @@ class Record:
             if self.started is None or kind == "RUN_STARTED":
                 checked[position] = self._start(one, kind)
             elif kind in TERMINAL:
-                self._outcome = _outcome(json.loads(to_json(one)))
+                self._outcome = _outcome(kind, json.loads(to_json(one)))
             timestamp = _field(one, "timestamp")
             if timestamp is not None:
                 self._ended = moment(timestamp)
@@ -290,28 +290,38 @@ def _field(event: Any, name: str) -> Any:
 
 
 def _check_started(started: dict[str, Any]) -> None:
-    """Refuse a RUN_STARTED whose parent or input the history could not read.
+    """Refuse a RUN_STARTED whose ids or input the history could not read.
 
     Raises:
         AGUIError: It says what is wrong, and where.
     """
-    given = _checked(started, "input", dict, "RUN_STARTED") or {}
-    for one, at in ((started, "RUN_STARTED"), (given, "RUN_STARTED: input")):
-        _checked(one, "parentRunId", str, at)
-    for position, message in enumerate(
-        _checked(given, "messages", list, "RUN_STARTED: input") or ()
-    ):
-        where = f"RUN_STARTED: input.messages[{position}]"
+    for name in ("threadId", "runId"):
+        # The verifier has seen both, but a dict may change while it is read.
+        if _checked(started, name, str, "RUN_STARTED") is None:
+            raise AGUIError(f"RUN_STARTED: {name} is missing")
+    _checked(started, "parentRunId", str, "RUN_STARTED")
+    check_input(_checked(started, "input", dict, "RUN_STARTED") or {}, "RUN_STARTED: input")
+
+
+def check_input(given: dict[str, Any], where: str) -> None:
+    """Refuse an input whose parent or messages the history could not read.
+
+    Raises:
+        AGUIError: It says what is wrong, and where.
+    """
+    for name in ("threadId", "parentRunId"):
+        _checked(given, name, str, where)
+    for position, message in enumerate(_checked(given, "messages", list, where) or ()):
         if not isinstance(message, dict) or not isinstance(message.get("id"), str):
-            raise AGUIError(f"{where} is not a message with an id")
+            raise AGUIError(f"{where}: messages[{position}] is not a message with an id")
 
 
-def _outcome(last: dict[str, Any]) -> str:
-    if last["type"] == "RUN_ERROR":
+def _outcome(kind: str, last: dict[str, Any]) -> str:
+    if kind == "RUN_ERROR":
         return "error"
     outcome = _checked(last, "outcome", dict, "RUN_FINISHED") or {}
-    kind: str | None = _checked(outcome, "type", str, "RUN_FINISHED: outcome")
-    return kind or "success"
+    named: str | None = _checked(outcome, "type", str, "RUN_FINISHED: outcome")
+    return named or "success"
 
 
 _JSON_NAMES: dict[type, str] = {dict: "an object", list: "an array", str: "a string"}
